@@ -1,0 +1,63 @@
+"""Dates as files and people write them, in one form inside: the ISO day."""
+
+import re
+from datetime import date, datetime
+from functools import lru_cache
+
+_ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[T ].*)?")
+_WRITTEN = re.compile(r"(?=.*\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))(?=.*\b\d{4}\b)", re.IGNORECASE)
+
+
+def iso_day(value: object) -> str | None:
+    """The day as `YYYY-MM-DD`; None for anything that does not name one whole day.
+
+    Args:
+        value: A date, a datetime (also pandas'), or text: ISO 8601 with or without a time, or with the month's English
+            name and a four-digit year ("October 7, 2023", "7 Oct 2023"). "03/04/2024" names two days, "October 2023"
+            none, so neither is read. The day is the one written: there is no time-zone conversion (PAPERS 1.5).
+    """
+    if isinstance(value, date):
+        return value.isoformat()[:10] if value == value else None  # pandas' NaT is a date that differs from itself
+    return _day_of_text(value.strip()) if isinstance(value, str) else None
+
+
+def published(value: object) -> dict[str, str]:
+    """Metadata of a publication date: `published_at` = the ISO day, `published_time` = the whole ISO text if timed.
+
+    Raises:
+        ValueError: There is a value, but it names no day; the message says how to write one.
+    """
+    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+        return {}
+    day = iso_day(value)
+    if day is None:
+        raise ValueError(f"unreadable date {value!r} (write YYYY-MM-DD)")
+    time = _time_text(value)
+    return {"published_at": day, "published_time": time} if time else {"published_at": day}
+
+
+def _time_text(value: object) -> str | None:
+    if isinstance(value, datetime):
+        # `datasets` turns ISO text into timestamps in UTC, without saying so: the offset is put back.
+        return value.isoformat() if value.tzinfo else f"{value.isoformat()}+00:00"
+    text = str(value).strip()
+    return text if _ISO.fullmatch(text) and "T" in text else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _day_of_text(text: str) -> str | None:
+    found = _ISO.fullmatch(text)
+    try:
+        if found:
+            return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
+        return _written_day(text) if _WRITTEN.match(text) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _written_day(text: str) -> str | None:
+    """The parser fills what is missing from its default: a day that depends on the default was not written."""
+    from dateutil import parser
+
+    one, two = (parser.parse(text, default=datetime(2000, 1, day)).date() for day in (1, 2))
+    return one.isoformat() if one == two else None

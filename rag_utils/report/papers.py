@@ -1,0 +1,126 @@
+"""The papers' tables, and ours beside them.
+
+`rag_utils/papers/<study>_table<n>.csv` holds the cells (row, metric, value, mark, note, n) with evidence marks: F read
+in the authors' repository, S stated in the paper, T stated by a third party, C computed from these, M from memory and
+unverified, ? not known. Shares are fractions, with n where an interval can be computed.
+"""
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+import pandas as pd
+
+from rag_utils.report.tables import number
+from rag_utils.statistics import wilson_interval
+
+
+def paper_table(study: str, n: int) -> pd.DataFrame:
+    """The cells of table n of a study's paper, as text, in the paper's order.
+
+    Raises:
+        ValueError: There is no such table; the message lists those there are.
+    """
+    folder = files("rag_utils") / "papers"
+    path = folder / f"{study}_table{n}.csv"
+    if not path.is_file():
+        known = sorted(file.name.removesuffix(".csv") for file in folder.iterdir() if file.name.endswith(".csv"))
+        raise ValueError(f"no table {n} of {study!r}; there are: {', '.join(known)}")
+    with path.open(encoding="utf-8") as file:
+        return pd.read_csv(file, dtype=str, keep_default_na=False)
+
+
+def beside_paper(
+    table: pd.DataFrame,
+    study: str,
+    n: int,
+    *,
+    rows: Mapping[str, str] | None = None,
+    data: str = "",
+    same_data: bool = False,
+    same_model: bool = False,
+) -> pd.DataFrame:
+    """Each reported cell beside ours; cells that we have nothing for keep their row.
+
+    Only equal metrics meet: a paper's cell is compared with our row of the same metric name.
+
+    Args:
+        table: Our results (columns of `results.csv`).
+        study: "multi_meta_rag", "multihop_rag", "metagen_blended_rag", "qa_rag" or "rag_qa_arena".
+        n: The number of the paper's table.
+        rows: The paper's row -> our system; rows of equal name when not given.
+        data: Our data set's name, shown where it is another than the paper's.
+        same_data: Ours was measured on the paper's data.
+        same_model: Ours was measured with the paper's model.
+
+    Returns:
+        Text columns `row, metric, reported, reported interval, ours, ours interval, n ours, difference, same data?,
+        same model?, mark`. Reported cells that are unverified (M) stand in brackets, unknown ones (?) read "n/a". The
+        reported interval is Wilson's 95 %, computed from n for shares; the difference is ours minus reported.
+
+    Raises:
+        ValueError: Unknown study, table, row or system, or metrics of which none is in the paper's table.
+    """
+    cells = paper_table(study, n)
+    partner = dict(rows) if rows is not None else {row: row for row in cells["row"] if row in set(table["system"])}
+    _check(partner, cells, table)
+    ours = table.set_index(["system", "metric"])
+    flags = {
+        "same data?": "yes" if same_data else f"no: {data}" if data else "no",
+        "same model?": "yes" if same_model else "no",
+    }
+    lines = []
+    for cell in cells.to_dict("records"):
+        key = (partner.get(cell["row"]), cell["metric"])
+        line = {"row": cell["row"], "metric": cell["metric"], "reported": reported(cell)}
+        line["reported interval"] = reported_interval(cell)
+        found = _ours(ours.loc[key], cell, flags) if key in ours.index else {}
+        lines.append({**line, **{column: found.get(column, "") for column in _OURS}, "mark": cell["mark"]})
+    return pd.DataFrame(lines)
+
+
+_OURS = ["ours", "ours interval", "n ours", "difference", "same data?", "same model?"]
+
+
+def reported(cell: Mapping[str, str]) -> str:
+    """The paper's number with its own digits: "0.7920", "(0.6574)" if unverified, "n/a" if unknown."""
+    return _bracketed(cell["value"], cell) or "n/a"
+
+
+def reported_interval(cell: Mapping[str, str]) -> str:
+    """Wilson's 95 % interval, "[0.775, 0.808]"; blank where n is not known or the number is no share."""
+    if not (cell["value"] and cell["n"]):
+        return ""
+    total = int(cell["n"])
+    return _bracketed(_interval(*wilson_interval(float(cell["value"]) * total, total)), cell)
+
+
+def _bracketed(text: str, cell: Mapping[str, str]) -> str:
+    return f"({text})" if text and cell["mark"] == "M" else text
+
+
+def _ours(row: pd.Series, cell: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, str]:
+    difference = f"{row['value'] - float(cell['value']):+.3f}" if cell["value"] else ""
+    return {
+        "ours": number(row["value"]),
+        "ours interval": "" if pd.isna(row["low"]) else _interval(row["low"], row["high"]),
+        "n ours": f"{int(row['n']):,}",
+        "difference": _bracketed(difference, cell),
+        **flags,
+    }
+
+
+def _interval(low: float, high: float) -> str:
+    return f"[{number(low)}, {number(high)}]"
+
+
+def _check(partner: Mapping[str, str], cells: pd.DataFrame, table: pd.DataFrame) -> None:
+    """Refuse names that are in neither table: a typo would otherwise look like a missing result."""
+    for what, asked, known in (
+        ("the paper's row", partner, cells["row"]),
+        ("our system", partner.values(), table["system"]),
+    ):
+        unknown = sorted(set(asked) - set(known))
+        if unknown:
+            raise ValueError(f"{what} {', '.join(map(repr, unknown))} is not there; known: {', '.join(known.unique())}")
+    if partner and not set(cells["metric"]) & set(table["metric"]):
+        raise ValueError(f"no metric in common: the paper has {', '.join(cells['metric'].unique())}")
