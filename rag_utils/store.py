@@ -7,6 +7,7 @@ processes and threads may share one file.
 import hashlib
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,10 +36,11 @@ class Store:
         with self._errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(self._connection)
             self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may lose the last entries, no more
+            table = "entries (key TEXT PRIMARY KEY, value BLOB NOT NULL)"
             with self._connection:
-                self._connection.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL)")
+                self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     def get(self, key: str) -> bytes | None:
         """The value, or None when there is none."""
@@ -72,6 +74,8 @@ class Store:
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except sqlite3.IntegrityError:  # a value that is no bytes: the caller's mistake, not the file's
+            raise
         except sqlite3.OperationalError as error:
             raise StoreError(
                 f"{self.path}: {error}; check that the folder can be written, that the disk has room and that no other "
@@ -79,8 +83,22 @@ class Store:
             ) from error
         except sqlite3.DatabaseError as error:
             raise StoreError(
-                f"{self.path}: {error}; it is only a cache: delete it (and the -wal and -shm files beside it) and run again"
+                f"{self.path}: {error}; it is only a cache: delete it, with the -wal and -shm files beside it, and run "
+                "again"
             ) from error
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log; SQLite does not wait when another process is doing the same."""
+    deadline = time.monotonic() + _SECONDS_TO_WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def digest(*parts: str) -> str:

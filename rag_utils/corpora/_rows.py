@@ -43,8 +43,8 @@ def _said(place: str, reason: str, detail: object) -> str:
 def read_file(path: Path, shown: str, ledger: Ledger) -> Iterator[tuple[str, object]]:
     """The records of a JSON Lines, JSON, TSV (gzipped or not) or Parquet file with their places; None = broken line.
 
-    Lines are read here and not by `datasets`, which refuses a whole file for one broken line and cannot name the line;
-    Parquet and the hub are read by `datasets`. From here on all are the same plain dictionaries.
+    Files are not read by `datasets`, which refuses a whole file for one broken line without naming it, and copies what
+    it reads into its cache first; the hub is. From here on rows of both are the same plain dictionaries.
     """
     number = 0
     try:
@@ -56,10 +56,10 @@ def read_file(path: Path, shown: str, ledger: Ledger) -> Iterator[tuple[str, obj
 
 def _records(path: Path) -> Iterator[tuple[int, object]]:
     if path.suffix == ".parquet":
-        from datasets import load_dataset
+        from pyarrow.parquet import ParquetFile
 
-        # Streaming reads the file where it lies; otherwise a copy of it would be made in the library's cache.
-        yield from enumerate(load_dataset("parquet", data_files=str(path), split="train", streaming=True), 1)
+        batches = ParquetFile(path).iter_batches()
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
         return
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         if ".tsv" in path.suffixes:
@@ -84,12 +84,29 @@ def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, object]]:
                 yield number, None
 
 
-def pick(row: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path ("answers.text"); None where there is none."""
-    value: Any = row
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
+def values_at(row: object, path: str) -> Iterator[Any]:
+    """The values at a dotted path: one, or with `[]` one per item ("answers[].text"); None stands for what is not."""
+    key, _, rest = path.partition(".")
+    value = row.get(key.removesuffix("[]")) if isinstance(row, Mapping) else None
+    items = (value if isinstance(value, list) else [None]) if key.endswith("[]") else [value]
+    for item in items:
+        if rest:
+            yield from values_at(item, rest)
+        else:
+            yield item
+
+
+def fault(row: object, columns: Mapping[str, Any]) -> str:
+    """What is wrong with a row, "" if nothing."""
+    if not isinstance(row, dict):
+        return "not a JSON record"
+    for column, kind in columns.items():
+        for value in values_at(row, column):
+            if is_absent(value):
+                return f"no {column}"
+            if not isinstance(value, kind):
+                return f"{column} is of type {type(value).__name__}"
+    return ""
 
 
 def is_absent(value: object) -> bool:

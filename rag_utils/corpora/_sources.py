@@ -1,15 +1,18 @@
 """Where rows come from: a folder, the hub, or the package itself, tried in this order."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from rag_utils.corpora._rows import READABLE, Ledger, read_file
-from rag_utils.corpora._tables import DataSet, Hub, Table, built_in_folder
+from rag_utils.corpora._tables import DataSet, Hub
 
 _PATIENCE = 3.0  # seconds to wait for the hub's first sign of life
+_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+_YES = {"1", "ON", "YES", "TRUE"}
+_DEPTHS = ("*", "*/*", "*/*/*")  # a download from the hub has its files up to two folders down
 
 
 class Source(Protocol):
@@ -22,34 +25,51 @@ class Source(Protocol):
     def rows(self, table: str, ledger: Ledger) -> Iterator[tuple[str, object]]: ...
 
 
+def built_in_source(dataset: DataSet) -> "FolderSource":
+    """The package's own files.
+
+    Raises:
+        FileNotFoundError: The installation lacks them.
+    """
+    source = FolderSource(Path(__file__).parent.parent / "builtin", dataset, "built in")
+    if source.lacks:
+        raise FileNotFoundError(f"the package lacks {' and '.join(source.lacks)}: install it anew")
+    return source
+
+
 def open_source(dataset: DataSet, data_dir: str | Path | None) -> Source:
     """The first place that has every required table.
 
     Raises:
         FileNotFoundError: None has; the message names the data set, what was tried, the layout and the command.
     """
-    if dataset.built_in:
-        return FolderSource(built_in_folder(), dataset, "built in")
     tried = []
-    root, said = (data_dir, "data_dir") if data_dir else (os.environ.get("RAG_DATA_DIR"), "RAG_DATA_DIR")
-    if root:
-        for folder in (Path(root).expanduser() / dataset.folder, Path(root).expanduser()):
-            source = FolderSource(folder, dataset, f"folder {dataset.folder} in {said}")
-            if not source.lacks:
-                return source
-            tried.append(f"{said}: {folder} has no file {' and no file '.join(source.lacks)}")
-    else:
-        tried.append("no local folder was given (data_dir, or the environment variable RAG_DATA_DIR)")
+    for folder in _candidates(dataset, data_dir):
+        source = FolderSource(folder, dataset, f"folder {folder.name}")
+        if not source.lacks:
+            return source
+        tried.append(f"{folder}: no file {' and no file '.join(source.lacks)}")
     try:
         return HubSource(dataset)
     except ConnectionError as error:
         tried.append(str(error))
+    if len(tried) == 1:
+        tried.insert(0, "no local folder was given (data_dir, or the environment variable RAG_DATA_DIR)")
     raise FileNotFoundError(
         f"data set {dataset.name!r} is not to be had.\n  tried:\n    "
         + "\n    ".join(tried)
         + f"\n  expected folder, under data_dir or RAG_DATA_DIR:\n{dataset.layout}"
         + f"\n  to fetch it:\n{dataset.commands}\n  or use a built-in corpus: builtin_news, builtin_abstracts"
     )
+
+
+def _candidates(dataset: DataSet, data_dir: str | Path | None) -> list[Path]:
+    """The set's folder inside `data_dir` or `data_dir` itself; without the argument, the one inside RAG_DATA_DIR."""
+    if data_dir:
+        root = Path(data_dir).expanduser()
+        return [root / dataset.folder, root]
+    given = os.environ.get("RAG_DATA_DIR")
+    return [Path(given).expanduser() / dataset.folder] if given else []
 
 
 class FolderSource:
@@ -74,7 +94,7 @@ def _files_by_table(folder: Path, dataset: DataSet) -> dict[str, list[Path]]:
     owners = {stem: name for name, table in dataset.tables.items() for stem in table.stems}
     stems = sorted([*owners, *dataset.aside], key=len, reverse=True)
     files: dict[str, list[Path]] = {name: [] for name in dataset.tables}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(path for depth in _DEPTHS for path in folder.glob(depth)):
         relative = path.relative_to(folder).as_posix()
         stem = next((stem for stem in stems if relative.startswith(stem)), None)
         if stem in owners and relative.endswith(READABLE) and path.is_file():
@@ -90,11 +110,10 @@ class HubSource:
     """
 
     def __init__(self, dataset: DataSet):
-        self.where = f"hub {' and '.join(dataset.hubs)}"
-        hubs: Mapping[str, Hub] = {name: table.hub for name, table in dataset.tables.items() if table.hub}
-        self._hubs = hubs
+        self.where = f"hub {dataset.repositories}"
+        self._hubs = dataset.hubs
         with _offline_unless_reachable() as state:
-            self._rows = {name: _hub_rows(hub, state) for name, hub in hubs.items()}
+            self._rows = {name: _hub_rows(hub, state) for name, hub in self._hubs.items()}
 
     def has(self, table: str) -> bool:
         return table in self._rows
@@ -108,7 +127,7 @@ def _hub_rows(hub: Hub, state: str) -> Any:
     from datasets import load_dataset
 
     try:
-        if hub.files:
+        if hub.plain:
             return load_dataset("json", data_files=f"hf://datasets/{hub.repository}/{hub.files}", split="train")
         return load_dataset(hub.repository, hub.configuration, split=hub.split)
     except Exception as error:  # the library raises a dozen kinds, from OSError to its own
@@ -125,7 +144,8 @@ def _offline_unless_reachable() -> Iterator[str]:
     from huggingface_hub import constants
 
     before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    state = "HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set" if any(before) else _hub_state(constants.ENDPOINT)
+    asked = any(os.environ.get(name, "").upper() in _YES for name in _SWITCHES)
+    state = f"{' or '.join(_SWITCHES)} is set" if asked or any(before) else _hub_state(constants.ENDPOINT)
     if state != "reachable":
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
@@ -142,6 +162,3 @@ def _hub_state(endpoint: str) -> str:
     except Exception as error:  # httpx or requests, by the library's version
         return f"not reachable: {type(error).__name__}"
     return "reachable"
-
-
-__all__ = ["FolderSource", "HubSource", "Source", "Table", "open_source"]

@@ -1,22 +1,29 @@
 """What a data set consists of: tables, each found by the stem of its files or by its name on the hub."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rag_utils.corpora._draft import Draft
 
 
+Columns = Mapping[str, type | tuple[type, ...]]
+"""Type by dotted path ("document.id"); `[]` stands for every item of a list ("evidence_list[].fact")."""
+
+
 @dataclass(frozen=True)
 class Hub:
-    """A table on the hub: repository, configuration, split; or plain files (a glob) where a script guards the rest."""
+    """A table on the hub."""
 
     repository: str
     configuration: str | None = None
     split: str = "train"
-    files: str | None = None
+    files: str = "*"
+    """The files to download, a glob; read directly where `plain`, since a loading script guards the rest."""
+    plain: bool = False
+    into: str = ""
+    """Folder for a download, within the data set's."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Table:
 
     stems: tuple[str, ...]
     """How paths within the folder begin: "validation", and "plain_text/validation" for a download from the hub."""
-    columns: Mapping[str, type | tuple[type, ...]]
+    columns: Columns
     optional: tuple[str, ...] = ()
     """Columns that may be absent; those that no row has are listed."""
     required: bool = True
@@ -45,13 +52,16 @@ class DataSet:
     aside: tuple[str, ...] = ()
     """Stems of files in the folder that are none of the tables (a file belongs to the longest stem it begins with)."""
     built_in: bool = False
-    fetch: tuple[str, ...] = field(default=())
-    """Arguments of `hf download` beyond the repository."""
 
     @property
-    def hubs(self) -> list[str]:
+    def hubs(self) -> dict[str, Hub]:
+        """Hub tables by the table's name."""
+        return {name: table.hub for name, table in self.tables.items() if table.hub}
+
+    @property
+    def repositories(self) -> str:
         """Repositories on the hub, each once."""
-        return list(dict.fromkeys(table.hub.repository for table in self.tables.values() if table.hub))
+        return " and ".join(dict.fromkeys(hub.repository for hub in self.hubs.values()))
 
     @property
     def layout(self) -> str:
@@ -65,14 +75,10 @@ class DataSet:
 
     @property
     def commands(self) -> str:
-        """How to fetch the folder, a line per repository."""
-        extra = "".join(f" {argument}" for argument in self.fetch)
-        return "\n".join(
-            f'    hf download {repository} --repo-type dataset --local-dir "$RAG_DATA_DIR/{self.folder}"{extra}'
-            for repository in self.hubs
-        )
-
-
-def built_in_folder() -> Path:
-    """Where the package keeps its own corpora."""
-    return Path(__file__).parent.parent / "builtin"
+        """How to fetch the folder, a line per download."""
+        lines = [
+            f"    hf download {hub.repository} --repo-type dataset --include '{hub.files}'"
+            f' --local-dir "$RAG_DATA_DIR/{self.folder}{hub.into}"'
+            for hub in self.hubs.values()
+        ]
+        return "\n".join(dict.fromkeys(lines))

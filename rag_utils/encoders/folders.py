@@ -62,7 +62,7 @@ def _folder(name: str) -> Path:
     if path.is_dir():
         return path
     if not _HUB_ID.fullmatch(name):
-        raise ModelError(f"there is no folder {name}; give a folder that exists, or a hub id such as {bundled.BGE_SMALL}")
+        raise ModelError(f"there is no folder {name}: give one that exists, or a hub id such as {bundled.BGE_SMALL}")
     return _from_hub(name)
 
 
@@ -78,16 +78,17 @@ def _from_hub(name: str) -> Path:
         return Path(snapshot_download(name, ignore_patterns=_NOT_NEEDED, etag_timeout=5))
     except Exception as error:  # no network, offline mode, unknown name, no access: one remedy
         raise ModelError(
-            f"the model {name} is not on this machine and could not be fetched ({str(error).splitlines()[0]}). Where there "
-            f"is a network run `hf download {name} --local-dir FOLDER`, and give FOLDER (config.json, tokenizer.json, "
-            "*.safetensors) as the name"
+            f"the model {name} is not on this machine and could not be fetched ({str(error).splitlines()[0]}). Where "
+            f"there is a network run `hf download {name} --local-dir FOLDER`, then give FOLDER as the name; it holds "
+            "config.json, tokenizer.json and *.safetensors"
         ) from error
 
 
 def _cached_sha256(path: Path) -> str:
     """Hashing 100 MB takes a quarter of a second, so the answer is kept until the file changes."""
     facts = path.stat()
-    store, key = Store(cache_folder() / "fingerprints.sqlite"), digest(str(path), str(facts.st_size), str(facts.st_mtime_ns))
+    key = digest(str(path.resolve()), str(facts.st_size), str(facts.st_mtime_ns))
+    store = Store(cache_folder() / "fingerprints.sqlite")
     known = store.get(key)
     if known is None:
         known = bundled.sha256(path).encode()

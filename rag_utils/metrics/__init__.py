@@ -4,7 +4,7 @@ A query without anything to find has no score: its functions return NaN, never 0
 that found nothing scores 0.
 """
 
-from rag_utils.metrics.answers import (
+from rag_utils.metrics._answers import (
     ABSTENTIONS,
     exact_match,
     is_abstention,
@@ -13,16 +13,16 @@ from rag_utils.metrics.answers import (
     token_f1,
     word_overlap_accuracy,
 )
-from rag_utils.metrics.facts import fact_scores, multihop_rag_scores
-from rag_utils.metrics.means import Mean, mean_defined
-from rag_utils.metrics.ranking import (
+from rag_utils.metrics._facts import fact_scores, multihop_rag_scores
+from rag_utils.metrics._means import Mean, mean_defined
+from rag_utils.metrics._ranking import (
     average_precision_at_k,
     hits_at_k,
     ndcg_at_k,
     recall_at_k,
     reciprocal_rank_at_k,
 )
-from rag_utils.metrics.trec import trec_qrels, trec_run
+from rag_utils.metrics._trec import trec_qrels, trec_run
 
 __all__ = [
     "ABSTENTIONS",

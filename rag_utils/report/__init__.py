@@ -3,12 +3,14 @@
 All files go to `provenance.run_folder()`; only `make publish` copies them further.
 """
 
-from rag_utils.report.figures import interval_plot, save_figure, use_style
+from rag_utils.report.figures import PALETTE, QUIET, interval_plot, save_figure, use_style
 from rag_utils.report.papers import beside_paper, paper_table
 from rag_utils.report.results import save_results
 from rag_utils.report.tables import save_table, show
 
 __all__ = [
+    "PALETTE",
+    "QUIET",
     "beside_paper",
     "interval_plot",
     "paper_table",

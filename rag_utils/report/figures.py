@@ -144,7 +144,7 @@ def _draw_row(ax: Axes, y: int, row: Any, colour: str, kind: str) -> None:
         return
     ax.text(1.02, y, with_interval(row.value, row.low, row.high), **beside)
     if kind == "bar":
-        ax.barh(y, row.value, height=0.6, color=colour)
+        ax.barh(y, row.value, height=0.6, color=colour, alpha=0.65, linewidth=0)
     else:
         ax.plot(row.value, y, "o", color=colour)
     if pd.notna(row.low):
@@ -158,9 +158,10 @@ def _dress(ax: Axes, rows: pd.DataFrame, metric: str, kind: str) -> None:
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.spines["left"].set_visible(kind == "bar")
-    ax.grid(axis="x")
     if kind == "bar":
         ax.set_xlim(left=0)
+    else:
+        ax.grid(axis="x")
     ax.set_xlabel(f"{metric} (95 % intervals, n = {span(rows['n'].dropna())})")
 
 

@@ -63,8 +63,9 @@ def _row(path: Path, root: Path) -> list[str]:
     paper = _found(r"^\W*Paper\W*:[\s*_]*(.+?)[\s*_.]*$", first) or "-"
     headline = notebook["metadata"].get("rag_handbook", {}).get("headline", {})
     ours, theirs = _headline(path.stem, headline, root)
-    cells = [SECTIONS[path.stem[0]], f"{title} ({_links(path, root)})", paper, _figure(path.stem, headline, root)]
-    return [cell.replace("|", r"\|") for cell in [*cells, ours, theirs]]
+    section, figure = SECTIONS.get(path.stem[0], "-"), _figure(path.stem, headline, root)
+    cells = [section, f"{title} ({_links(path, root)})", paper, figure, ours, theirs]
+    return [cell.replace("|", r"\|") for cell in cells]
 
 
 def _found(pattern: str, text: str) -> str:

@@ -35,11 +35,11 @@ def show(table: pd.DataFrame, wide: bool = False) -> pd.DataFrame:
     """
     text = _texts(table)
     if not wide:
-        return text.set_index(text.columns[0])
+        return text.set_index(text.columns[0]).rename_axis(index=None, columns=text.columns[0])
     grid = text.pivot(index="system", columns="metric", values=INTERVAL)
     grid = grid.reindex(index=table["system"].unique(), columns=table["metric"].unique()).fillna("n/a")
     grid["n"] = table.groupby("system")["n"].agg(span)
-    return grid.rename_axis(columns=None)
+    return grid.rename_axis(index=None, columns="system")
 
 
 def save_table(table: pd.DataFrame, name: str) -> None:

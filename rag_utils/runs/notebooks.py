@@ -1,6 +1,6 @@
 """Notebook files as data: reading them, their order, and what their saved outputs are worth.
 
-Cells are counted from 1 over all cells of the source, as a reader counts them; cells that papermill put in do not count.
+Cells are counted from 1 over all cells of the source, as a reader counts them; papermill's own do not count.
 """
 
 import json
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-INJECTED = "injected-parameters"
-ERROR_MARK = "papermill-error-cell-tag"
+INJECTED, ERROR_MARK = "injected-parameters", "papermill-error-cell-tag"
+"""Tags of the cells that papermill adds."""
 
 # What differs between two runs of the same code: durations, clock times, dates with times, memory addresses.
 _VOLATILE = re.compile(
@@ -22,12 +22,25 @@ _VOLATILE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of the source: its number from 1, "code" or "markdown", its text and its tags."""
+    """A cell of the source with its number, from 1, and all that the file says about it."""
 
     number: int
-    kind: str
-    source: str
-    tags: tuple[str, ...]
+    raw: Mapping[str, Any]
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it holds code, blank or not."""
+        return self.raw["cell_type"] == "code"
+
+    @property
+    def source(self) -> str:
+        """Its text."""
+        return "".join(self.raw["source"])
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Tags and what tools noted; empty where the file has none."""
+        return self.raw.get("metadata", {})
 
     @property
     def first_line(self) -> str:
@@ -52,12 +65,9 @@ def read_notebook(path: Path) -> dict[str, Any]:
 
 def cells_of(notebook: Mapping[str, Any]) -> list[Cell]:
     """The cells that a reader wrote, in order."""
-    found: list[Cell] = []
-    for cell in notebook["cells"]:
-        tags = tuple(cell.get("metadata", {}).get("tags", ()))
-        if not {INJECTED, ERROR_MARK} & set(tags):
-            found.append(Cell(len(found) + 1, cell["cell_type"], "".join(cell["source"]), tags))
-    return found
+    added = {INJECTED, ERROR_MARK}
+    own = [cell for cell in notebook["cells"] if not added & set(cell.get("metadata", {}).get("tags", ()))]
+    return [Cell(number, cell) for number, cell in enumerate(own, start=1)]
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -83,7 +93,7 @@ def execution_order(notebook: Mapping[str, Any]) -> str:
         "not all run": None in counts,
         "repeated": len(set(counts)) < len(counts),
         "does not start at 1": counts[:1] != [1],
-        "out of order": any(a is not None and b is not None and a > b for a, b in zip(counts, counts[1:], strict=False)),
+        "out of order": None not in counts and counts != sorted(counts),
         "skips a number": counts != list(range(1, len(counts) + 1)),
     }
     return next((verdict for verdict, holds in verdicts.items() if holds and counts), "clean")
@@ -104,7 +114,7 @@ def without_noise(notebook: Mapping[str, Any], rewrite: Callable[[str], str]) ->
         tags = cell.get("metadata", {}).get("tags", [])
         kept = {**cell, "metadata": {"tags": tags} if tags else {}}
         cells.append(kept | {"id": INJECTED} if INJECTED in tags else kept)
-    metadata = {name: notebook["metadata"][name] for name in ("kernelspec", "language_info") if name in notebook["metadata"]}
+    metadata = {name: value for name, value in notebook["metadata"].items() if name in ("kernelspec", "language_info")}
     return map_text({**notebook, "cells": cells, "metadata": metadata}, rewrite)
 
 

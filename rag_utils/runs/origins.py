@@ -9,12 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rag_utils.provenance import cache_folder
 from rag_utils.runs.notebooks import Cell
-from rag_utils.store import Store, digest
+from rag_utils.store import digest
 
 PACKAGE = Path(__file__).resolve().parent.parent
-MODEL_PARAMETERS = ("embedder", "reranker", "llm")
+MODEL_PARAMETERS = ("embedder", "reranker", "tokenizer", "llm")
 """Parameters that name a model: a hub id, a local folder, or one of the forms that `load_llm` takes."""
 GENERATED = ("papermill_runs/published", "figures", "README.md")
 """Written from finished runs, so a change in them says nothing against a run."""
@@ -28,9 +27,9 @@ def run_id(name: str, cells: Iterable[Cell], parameters: Mapping[str, Any], root
         cells: Its source; saved outputs do not count.
         parameters: All of them, defaults included.
         root: The project.
-        package: `package_fingerprint()`, taken once for a whole study.
+        package: Fingerprint of the package's folder, taken once for a whole study.
     """
-    source = json.dumps([(cell.kind, cell.source, cell.tags) for cell in cells])
+    source = json.dumps([(cell.is_code, cell.source, cell.metadata.get("tags")) for cell in cells])
     values = json.dumps(parameters, sort_keys=True)
     data = json.dumps(data_fingerprint(parameters, root), sort_keys=True)
     models = [folder_fingerprint(folder) for folder in _local_models(parameters, root)]
@@ -51,40 +50,18 @@ def is_built_in(parameters: Mapping[str, Any]) -> bool:
 
 
 def data_fingerprint(parameters: Mapping[str, Any], root: Path) -> dict[str, str]:
-    """Data set -> what it was read from.
-
-    The built-in corpora are part of the package. A folder of the user's own has its fingerprint; a named set has that
-    of the whole data folder, since a corpus may take its distractors from another set; without a folder, "hub".
-    """
-    found = {}
-    for name in data_sets(parameters):
-        data_dir = parameters.get("data_dir") or os.environ.get("RAG_DATA_DIR")
-        if name.startswith("builtin_"):
-            found[name] = "package"
-        elif (root / name).is_dir():
-            found[name] = folder_fingerprint(root / name)
-        else:
-            found[name] = folder_fingerprint(root / data_dir) if data_dir else "hub"
-    return found
+    """Data set -> SHA-256 of the folder it is read from; "package" for the built-in ones, "hub" without a folder."""
+    folders = {name: _data_folder(name, parameters.get("data_dir"), root) for name in data_sets(parameters)}
+    return {
+        name: "package" if name.startswith("builtin_") else folder_fingerprint(folder) if folder else "hub"
+        for name, folder in folders.items()
+    }
 
 
 def folder_fingerprint(folder: Path) -> str:
-    """SHA-256 over the names and contents of all files below; contents are read again only when size or time changed."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    states = {path: path.stat() for path in files}
-    keys = {path: f"{path.resolve()} {state.st_size} {state.st_mtime_ns}" for path, state in states.items()}
-    store = Store(cache_folder() / "fingerprints.sqlite")
-    known = store.get_many(list(keys.values()))
-    fresh = {keys[path]: _content(path).encode() for path in files if keys[path] not in known}
-    store.put_many(fresh)
-    known |= fresh
-    return digest(*(f"{path.relative_to(folder).as_posix()} {known[keys[path]].decode()}" for path in files))
-
-
-def package_fingerprint() -> str:
-    """SHA-256 over all of the package: its code, prompts, recorded replies, paper tables and built-in corpora."""
-    files = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return digest(*(f"{path.relative_to(PACKAGE).as_posix()} {_content(path)}" for path in files))
+    """SHA-256 over the names and contents of all files below."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return digest(*(f"{path.relative_to(folder).as_posix()} {_content(path, *_state(path))}" for path in files))
 
 
 def commit(root: Path) -> dict[str, Any]:
@@ -110,11 +87,19 @@ def missing_model(parameters: Mapping[str, Any], root: Path) -> str | None:
 
 @cache
 def _is_available(parameter: str, name: str) -> bool:
+    """Whether the model can be had; one that is fetched from the hub is fetched here, before anything runs."""
     if parameter == "llm":
         from rag_utils.llm import is_available
-    else:
-        from rag_utils.encoders import is_available
-    return is_available(name)
+
+        return is_available(name)
+    from rag_utils.encoders import ModelError
+    from rag_utils.encoders.folders import find_model
+
+    try:
+        find_model(name)
+    except ModelError:
+        return False
+    return True
 
 
 def _local_models(parameters: Mapping[str, Any], root: Path) -> list[Path]:
@@ -122,7 +107,24 @@ def _local_models(parameters: Mapping[str, Any], root: Path) -> list[Path]:
     return [root / name for name in named if isinstance(name, str) and name and (root / name).is_dir()]
 
 
-def _content(path: Path) -> str:
+def _data_folder(name: str, data_dir: str | None, root: Path) -> Path | None:
+    """Where a data set lies, as `load_corpus` looks for it; the whole data folder where it has no folder of its own."""
+    from rag_utils.corpora import list_corpora
+
+    known = list_corpora().get(name, {}).get("folder", name)
+    places = [root / Path(place).expanduser() for place in (data_dir, os.environ.get("RAG_DATA_DIR")) if place]
+    candidates = [root / Path(name).expanduser(), *(folder for place in places for folder in (place / known, place))]
+    return next((folder for folder in candidates if folder.is_dir()), None)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+@cache
+def _content(path: Path, size: int, modified: int) -> str:
+    """SHA-256 of a file, read again only when its size or time has changed."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

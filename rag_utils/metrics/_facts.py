@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from rag_utils.metrics.ranking import average_precision, refuse_bare_text
+from rag_utils.metrics._ranking import average_precision, refuse_bare_text
 
 
 def multihop_rag_scores(retrieved: Sequence[str], gold_facts: Sequence[str]) -> dict[str, float]:
@@ -44,9 +44,9 @@ def fact_scores(retrieved: Sequence[str], gold_facts: Sequence[str]) -> dict[str
     Repeated facts count once, and with no fact every score is NaN.
 
     Returns:
-        "map@10_standard": average precision, a chunk being relevant when it brings a new fact and its precision being
-        (facts found so far / rank); never above 1. "facts@10": share of the facts found. "all_facts@10": 1 when all
-        were found, else 0.
+        "map@10_standard": average precision: the sum of (facts found so far / rank) over the ranks that bring a new
+        fact, divided by min(facts, 10), and 1 where several facts in one chunk push it above. "facts@10": share of the
+        facts found. "all_facts@10": 1 when all were found, else 0.
     """
     n_facts, ranks = _first_fact_ranks(retrieved, gold_facts)
     return {

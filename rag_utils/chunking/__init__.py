@@ -1,0 +1,19 @@
+"""Documents into chunks, every chunk with its character offsets, and the gold evidence found again in them."""
+
+from rag_utils.chunking._chunkers import by_pieces, by_sentences, by_tokens, by_words, whole
+from rag_utils.chunking._gold import chunking_ceiling, gold_chunks, reachable_facts
+from rag_utils.chunking._packing import count_words_and_marks
+from rag_utils.chunking._sentences import sentences
+
+__all__ = [
+    "by_pieces",
+    "by_sentences",
+    "by_tokens",
+    "by_words",
+    "chunking_ceiling",
+    "count_words_and_marks",
+    "gold_chunks",
+    "reachable_facts",
+    "sentences",
+    "whole",
+]

@@ -1,0 +1,144 @@
+"""The built-in news corpus keeps the properties that the notebooks rely on."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from datetime import datetime
+from importlib.resources import files
+
+import pytest
+from rank_bm25 import BM25Okapi
+
+OUTLETS = {
+    "Brinefield News - Culture",
+    "Brinefield News - Politics",
+    "Dunmarrow Evening Bell",
+    "Halvane Public Radio",
+    "Halvanescores.com",
+    "Ombrel Post | Harbour Business Daily",
+    "Shingle",
+    "The Wherryman",
+    "Wrackline: Shore Science",
+}
+CATEGORIES = {"business", "technology", "science", "sports", "culture", "politics"}
+SHARES = {"inference": 0.32, "comparison": 0.33, "temporal": 0.23, "null": 0.12}  # those of MultiHop-RAG
+
+
+def read(name):
+    lines = (files("rag_utils") / "builtin" / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def words(text):
+    return re.findall(r"\w+", text.lower())
+
+
+DOCUMENTS = read("news_documents.jsonl")
+QUERIES = read("news_queries.jsonl")
+BY_ID = {document["id"]: document for document in DOCUMENTS}
+ANSWERABLE = [query for query in QUERIES if query["type"] != "null"]
+
+
+def test_keys_and_ids():
+    keys = {"id", "title", "text", "source", "published_at", "category", "author", "event"}
+    assert all(set(document) == keys and all(document.values()) for document in DOCUMENTS)
+    assert all(set(query) == {"id", "question", "type", "answer", "evidence"} for query in QUERIES)
+    assert len(BY_ID) == len(DOCUMENTS) and len({query["id"] for query in QUERIES}) == len(QUERIES)
+    assert len({query["question"] for query in QUERIES}) == len(QUERIES)
+
+
+def test_counts_lengths_and_size():
+    assert 52 <= len(DOCUMENTS) <= 56 and len(QUERIES) >= 92
+    assert all(170 <= len(document["text"].split()) <= 330 for document in DOCUMENTS)
+    folder = files("rag_utils") / "builtin"
+    assert sum(len((folder / f"news_{part}.jsonl").read_bytes()) for part in ("documents", "queries")) < 230_000
+
+
+def test_outlets_are_a_closed_list_with_awkward_names():
+    counts = Counter(document["source"] for document in DOCUMENTS)
+    assert set(counts) == OUTLETS and min(counts.values()) >= 2
+    assert {document["category"] for document in DOCUMENTS} == CATEGORIES
+    # "shingle" is a word of the articles and of a question as well: only the capital tells the outlet.
+    assert any("shingle" in document["text"] for document in DOCUMENTS)
+    assert any(" shingle" in query["question"] for query in QUERIES)
+
+
+def test_dates_are_iso_times_over_about_four_months():
+    times = [datetime.fromisoformat(document["published_at"]) for document in DOCUMENTS]
+    assert all(time.utcoffset().total_seconds() == 0 for time in times)
+    assert 100 <= (max(times) - min(times)).days <= 140
+
+
+def test_events_are_told_by_several_outlets():
+    told = defaultdict(list)
+    for document in DOCUMENTS:
+        told[document["event"]].append(document)
+    wide = [event for event in told.values() if len(event) >= 3 and len({d["source"] for d in event}) >= 3]
+    assert len(wide) >= 10
+    assert all(len({d["published_at"][:10] for d in event}) == len(event) for event in wide)
+
+
+@pytest.mark.parametrize(("kind", "share"), SHARES.items())
+def test_type_shares_follow_the_paper(kind, share):
+    found = sum(query["type"] == kind for query in QUERIES) / len(QUERIES)
+    assert found == pytest.approx(share, abs=0.03)
+
+
+def test_null_questions_have_no_evidence_and_the_fixed_answer():
+    null = [query for query in QUERIES if query["type"] == "null"]
+    assert len(null) >= 0.1 * len(QUERIES)
+    assert all(query["evidence"] == [] and query["answer"] == "Insufficient information." for query in null)
+
+
+@pytest.mark.parametrize("query", ANSWERABLE, ids=lambda query: query["id"])
+def test_evidence_is_whole_sentences_of_different_articles(query):
+    cited = [piece["document_id"] for piece in query["evidence"]]
+    assert 2 <= len(cited) <= 4 and len(set(cited)) == len(cited)
+    for piece in query["evidence"]:
+        fact = piece["fact"]
+        assert [d["id"] for d in DOCUMENTS if fact in d["text"]] == [piece["document_id"]]
+        text = BY_ID[piece["document_id"]]["text"]
+        before, after = text.split(fact)
+        assert re.search(r'(^|[.!?]"?\s)$', before) and re.search(r'[.!?]"?$', fact) and re.match(r"\s|$", after)
+
+
+def named_outlets(question):
+    """Outlets that the question writes out, or shortens to the part before " | " or ": "."""
+    return {outlet for outlet in OUTLETS if re.split(r" \| |: ", outlet)[0] in question}
+
+
+def test_questions_name_outlets_in_full_in_part_or_not_at_all():
+    kinds = Counter()
+    for query in ANSWERABLE:
+        named = named_outlets(query["question"])
+        gold = {BY_ID[piece["document_id"]]["source"] for piece in query["evidence"]}
+        kinds["none" if not named else "all" if named == gold else "part" if named < gold else "excluded"] += 1
+    assert kinds["all"] > kinds["part"] > kinds["none"] > kinds["excluded"] >= 2
+    assert 0.1 <= kinds["none"] / len(ANSWERABLE) <= 0.25
+
+
+def test_some_questions_give_a_date():
+    dated = sum(bool(re.search(r"(March|April|May|June) \d{1,2}, 2025", query["question"])) for query in QUERIES)
+    assert 0.1 <= dated / len(QUERIES) <= 0.25
+
+
+def hits_at_4(allowed=lambda query, document: True):
+    """Share of answerable questions with an evidence article among BM25's first four."""
+    index = BM25Okapi([words(f"{document['title']} {document['text']}") for document in DOCUMENTS])
+    hits = []
+    for query in ANSWERABLE:
+        scores = index.get_scores(words(query["question"]))
+        candidates = [i for i, document in enumerate(DOCUMENTS) if allowed(query, document)]
+        first = sorted(candidates, key=lambda i: -scores[i])[:4]
+        hits.append(bool({DOCUMENTS[i]["id"] for i in first} & {piece["document_id"] for piece in query["evidence"]}))
+    return sum(hits) / len(hits)
+
+
+def from_gold_outlet(query, document):
+    return document["source"] in {BY_ID[piece["document_id"]]["source"] for piece in query["evidence"]}
+
+
+def test_bm25_is_neither_hopeless_nor_perfect_and_the_outlet_helps():
+    plain = hits_at_4()
+    assert 0.6 < plain < 0.95
+    assert hits_at_4(from_gold_outlet) > plain + 0.1
