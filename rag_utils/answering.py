@@ -5,7 +5,7 @@ It is the baseline that every answer of a language model stands beside, and what
 
 from collections.abc import Sequence
 
-from rag_utils.chunking import sentences
+from rag_utils.chunking import passage, sentences
 from rag_utils.indexing import LexicalIndex, stems
 from rag_utils.schema import Answer, Chunk, Hit, Query, Reranker, Retriever
 
@@ -65,11 +65,3 @@ def _sentence_chunks(hits: Sequence[Hit]) -> list[Chunk]:
                 fields={"text": text}, metadata=chunk.metadata,
             ))
     return list(found.values())
-
-
-def passage(chunk: Chunk) -> str:
-    """The document's own words in a chunk: its stored text without the metadata header."""
-    text = chunk.fields["text"]
-    length = chunk.end - chunk.start
-    start = text.rfind("\n-----", 0)
-    return text[start - length : start] if len(text) != length and start >= length else text

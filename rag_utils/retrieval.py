@@ -89,6 +89,7 @@ class HybridRetriever:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """At most k hits each; scores are on the fusion's scale, comparable within a query only."""
+        _check(k)
         depth = max(k, self.depth)
         lexical, dense = self.lexical.retrieve(queries, depth), self.dense.retrieve(queries, depth)
         return [self._fused(*pair)[:k] for pair in zip(lexical, dense, strict=True)]
@@ -125,8 +126,7 @@ class Reranked:
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """At most min(k, keep, depth) hits each; scores are the reranker's raw logits."""
-        if k < 0:
-            raise ValueError(f"k = {k}: ask for 0 or more hits")
+        _check(k)
         first = self.retriever.retrieve(queries, self.depth)
         scores = iter(self._scores([(q.text, h.chunk.fields["text"]) for q, hits in zip(queries, first, strict=True) for h in hits]))
         kept = k if self.keep is None else min(k, self.keep)
@@ -249,6 +249,11 @@ def _ranked(ranking: Ranking, method: str) -> tuple[list[str], np.ndarray]:
         raise TypeError(f"{method!r} needs scores: pass a mapping id -> score in place of a list of ids")
     ids = list(dict.fromkeys(ranking))
     return ids, np.arange(len(ids), 0, -1, dtype=float)
+
+
+def _check(k: int) -> None:
+    if k < 0:
+        raise ValueError(f"k = {k}: ask for 0 or more hits")
 
 
 def _texts(queries: Sequence[Query]) -> list[str]:

@@ -137,8 +137,8 @@ def test_the_graph_answers_beyond_the_limit_and_its_recall_is_reported():
     assert graph.recall(queries, 5) == pytest.approx(shared) and shared > 0.9
     for hits in near:
         assert hits == sorted(hits, key=lambda pair: (-pair[1], pair[0]))
-        assert dict(hits) == pytest.approx({id_: dict(graph.search([queries[0]], 300)[0])[id_] for id_ in []} or dict(hits))
-    assert graph.search(["q0"], 400)[0] and len(graph.search(["q0"], 400)[0]) == 300
+    (all_of_them,) = graph.search(["q0"], 400)
+    assert dict(all_of_them) == pytest.approx(dict(exact.search(["q0"], 400)[0]), abs=1.1e-5)
     where = {"source": "Tin Post"}
     assert graph.search(queries, 5, where) == exact.search(queries, 5, where)  # a filter is always exact
     with pytest.raises(ValueError, match="nothing to measure"):
@@ -222,9 +222,10 @@ def test_a_folder_gives_its_chunks_back(tmp_path):
     built = DenseIndex(chunks, embedder, path=tmp_path / "my index")
     again = DenseIndex([], embedder, path=tmp_path / "my index")
     assert again.chunks == chunks and len(embedder.encoded) == 30
-    assert again.search(["q0"], 30) == built.search(["q0"], 30)
+    (here,), (there,) = again.search(["q0"], 30), built.search(["q0"], 30)
+    assert dict(here) == pytest.approx(dict(there), abs=1.1e-5)  # Chroma scales vectors once more
     DenseIndex(chunks, embedder, path=str(tmp_path / "my index"))
-    assert len(embedder.encoded) == 31  # the question above; no chunk was encoded again
+    assert embedder.encoded[30:] == ["q0", "q0"]  # no chunk was encoded again
     again.add([_chunk("c0000", source="New")])
     assert DenseIndex([], embedder, path=tmp_path / "my index").chunks[0].metadata == {"source": "New"}
 
@@ -296,8 +297,8 @@ class Double:
 def chunk(i):
     return Chunk(id=str(i), document_id="d", start=0, end=1, fields={"text": str(i)})
 index = DenseIndex([], Double(), path=path)
-for start in range(first, last, 50):
-    index.add([chunk(i) for i in range(start, start + 50)])
+for start in range(first, last, 100):
+    index.add([chunk(i) for i in range(start, start + 100)])
 again = DenseIndex([], Double(), path=path, exact_up_to=0)
 assert all(again.search([str(i)], 1)[0][0] == (str(i), 1.0) for i in range(first, last, 17))
 print(len(again))
@@ -307,14 +308,22 @@ print(len(again))
 def test_processes_that_build_in_one_folder_both_end_right(tmp_path):
     arguments = [sys.executable, "-c", _BUILD, str(tmp_path)]
     runs = [
-        subprocess.Popen([*arguments, *part], stdout=subprocess.PIPE, text=True) for part in (("0", "300"), ("150", "450"))
+        subprocess.Popen([*arguments, *part], stdout=subprocess.PIPE, text=True) for part in (("0", "300"), ("100", "400"))
     ]
     assert [run.wait(120) for run in runs] == [0, 0]
     done = subprocess.run([*arguments, "0", "0"], capture_output=True, text=True, check=True)
-    assert done.stdout == "450\n"
+    assert done.stdout == "400\n"
 
 
 # On a server
+
+
+def _wait_for(port):
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
 
 
 def test_a_server_keeps_an_index(tmp_path):
@@ -331,15 +340,11 @@ def test_a_server_keeps_an_index(tmp_path):
         [command, "run", "--path", tmp_path, "--host", "127.0.0.1", "--port", str(port)], stdout=subprocess.DEVNULL
     )
     try:
-        for _ in range(100):
-            try:
-                built = DenseIndex(chunks, embedder, path=address)
-                break
-            except ConnectionError:
-                time.sleep(0.2)
+        _wait_for(port)
+        built = DenseIndex(chunks, embedder, path=address)
         again = DenseIndex([], embedder, path=address)
         assert again.chunks == chunks
-        assert again.search(["q0"], 5) == built.search(["q0"], 5)
+        assert [id_ for id_, _ in again.search(["q0"], 5)[0]] == [id_ for id_, _ in built.search(["q0"], 5)[0]]
         assert again.recall(["q0", "q1"], 5) == 1.0
     finally:
         server.terminate()

@@ -189,11 +189,11 @@ def test_truncation_is_counted_noted_and_warned_of(cache):
     texts = ["boat " * 300, "boat " * 254, "short"]
     assert embedder.max_tokens == 256
     assert embedder.truncation(texts) == (254, 46)
-    with pytest.warns(UserWarning, match=r"256 tokens.*1 of 3 texts.*lost 46 tokens"):
+    with pytest.warns(UserWarning, match=r"254 tokens of a text.*1 of 3 texts.*lost 46 tokens"):
         embedder(texts)
     assert embedder.truncated == 1
-    note = [r for r in recorded() if r["kind"] == "truncation" and r["tokens_lost"] == 46][-1]
-    assert (note["model"], note["truncated"], note["items"], note["max_tokens"]) == (bundled.MINILM, 1, 3, 256)
+    note = [r for r in recorded() if r["kind"] == "truncation"][-1]
+    assert note == {"kind": "truncation", "model": bundled.MINILM, "items": 3, "truncated": 1, "usable": 254, "lost": 46}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         embedder(texts)  # told once

@@ -346,6 +346,13 @@ def test_a_notebook_that_leaves_early_is_not_finished(project):
         execute(source, project.root / "copy.ipynb", {}, cwd=project.root)
 
 
+def test_a_burst_of_output_is_kept_whole(project):
+    """Beyond some thousand unread messages a kernel drops what follows, unless the reader sets no limit."""
+    source = project.notebook("10_a", "for n in range(4000): print(n, flush=True)")
+    execute(source, project.root / "copy" / "notebook.ipynb", {}, cwd=project.root)
+    assert printed(project.root / "copy")[0].split() == [str(n) for n in range(4000)]
+
+
 def test_a_killed_study_is_taken_up_where_it_was(project):
     """`kill -9` half-way: finished runs stay, the cut one starts afresh, its kernel is gone."""
     cell = "import os, pathlib, time\nwith open('log.txt', 'a') as log: log.write(f'{seed} {os.getpid()}\\n')"

@@ -2,8 +2,9 @@
 
 from rag_utils.chunking._chunkers import by_pieces, by_sentences, by_tokens, by_words, whole
 from rag_utils.chunking._gold import chunking_ceiling, gold_chunks, reachable_facts
+from rag_utils.chunking._header import passage
 from rag_utils.chunking._packing import count_words_and_marks
-from rag_utils.chunking._sentences import sentences
+from rag_utils.chunking._sentences import load_pipeline, sentences
 
 __all__ = [
     "by_pieces",
@@ -13,6 +14,8 @@ __all__ = [
     "chunking_ceiling",
     "count_words_and_marks",
     "gold_chunks",
+    "load_pipeline",
+    "passage",
     "reachable_facts",
     "sentences",
     "whole",

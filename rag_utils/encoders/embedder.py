@@ -50,7 +50,7 @@ class TextEmbedder:
 
         Special tokens are counted in neither.
         """
-        usable = self._model.usable_tokens(pair=False)
+        usable = self._model.usable_tokens
         return usable, int(np.maximum(self._model.lengths([(text,) for text in texts]) - usable, 0).sum())
 
     @property
@@ -92,6 +92,7 @@ def load_embedder(
     batched = BatchedModel(
         model,
         loader,
+        pair=False,
         settings=f"{backend} {model.pooling}",
         width=model.dimension,
         batch_size=batch_size,

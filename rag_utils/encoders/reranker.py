@@ -77,6 +77,7 @@ def load_reranker(
     batched = BatchedModel(
         model,
         loader,
+        pair=True,
         settings=backend,
         width=1,
         batch_size=batch_size,

@@ -4,7 +4,8 @@ A search is exact: it orders by the float64 score, rounded to `1 / GRAINS`, and 
 make one integer, the key, so that the best k are simply the k largest keys. `_bm25_numba` gives the same keys, faster.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -41,19 +42,21 @@ class Postings(NamedTuple):
     """(frequent terms, chunks) float64: weights of the last, most frequent terms, 0 where the chunk lacks the term."""
 
 
-def fit(documents: Sequence[list[str]], idf: str, k1: float, b: float, epsilon: float) -> Fitted:
+def fit(documents: Iterable[list[str]], idf: str, k1: float, b: float, epsilon: float) -> Fitted:
     """Fits BM25Okapi to the tokens of one field and reads the weight of each word in each chunk out of it.
 
     The weight is what `get_scores` adds for one occurrence of the word in the query; with `idf="lucene"` the idf is
     replaced by ln(1 + (N - n + 0.5) / (n + 0.5)). Where no chunk has a word nothing is fitted: the library would
     divide by a mean length of zero.
     """
-    if not any(documents):
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__
+    coded = [list(map(number.__getitem__, tokens)) for tokens in documents]  # numbers are fitted faster than words
+    if not number:
         return [], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    model = BM25Okapi(documents, k1=k1, b=b, epsilon=epsilon)
-    number = {word: i for i, word in enumerate(model.idf)}
+    model = BM25Okapi(coded, k1=k1, b=b, epsilon=epsilon)
     sizes = np.array([len(counts) for counts in model.doc_freqs])
-    words = np.fromiter(map(number.__getitem__, chain.from_iterable(model.doc_freqs)), np.int64, sizes.sum())
+    words = np.fromiter(chain.from_iterable(model.doc_freqs), np.int64, sizes.sum())
     counts = np.fromiter(chain.from_iterable(f.values() for f in model.doc_freqs), np.float64, sizes.sum())
     chunks = np.repeat(np.arange(len(sizes)), sizes)
     rarity = np.fromiter(model.idf.values(), np.float64, len(number))

@@ -120,7 +120,8 @@ class ChromaStore:
         collection = client.get_or_create_collection(
             self._name, embedding_function=None, configuration={"hnsw": {"space": SPACE}}, metadata=self._facts
         )
-        built = dict(collection.metadata or {}) | {"metric": (collection.configuration.get("hnsw") or {}).get("space")}
+        graph = collection.configuration_json.get("hnsw") or {}
+        built = {**(collection.metadata or {}), "metric": graph.get("space")}
         wanted = self._facts | {"metric": SPACE}
         different = [fact for fact in wanted if built.get(fact) != wanted[fact]]
         if different:

@@ -64,7 +64,7 @@ class LexicalIndex:
             raise ValueError(f"fields = {fields!r}: give a sequence of distinct names, as ('text', 'title')")
         settings = {"fields": list(fields), "idf": idf, "k1": k1, "b": b, "epsilon": epsilon}
         fitted = [
-            _bm25.fit([tokenizer(chunk.fields.get(field, "")) for chunk in chunks], idf, k1, b, epsilon)
+            _bm25.fit((tokenizer(chunk.fields.get(field, "")) for chunk in chunks), idf, k1, b, epsilon)
             for field in fields
         ]
         self._assemble(chunks, tokenizer, settings, *_bm25.compile_postings(fitted, len(chunks)))
@@ -72,10 +72,10 @@ class LexicalIndex:
     def _assemble(self, chunks, tokenizer, settings, terms: list[str], postings: _bm25.Postings) -> None:
         self.chunks, self._tokenizer, self._settings = list(chunks), tokenizer, settings
         self._terms, self._postings = terms, postings
-        self._numbers: dict[str, dict[str, int]] = {field: {} for field in settings["fields"]}
-        names = list(self._numbers)
-        for number, (word, field) in enumerate(zip(terms, postings.fields.tolist(), strict=True)):
-            self._numbers[names[field]][word] = number
+        self._numbers: dict[str, dict[str, int]] = {}
+        for number, field in enumerate(settings["fields"]):
+            own = np.flatnonzero(postings.fields == number).tolist()
+            self._numbers[field] = {terms[term]: term for term in own}
         ids = [chunk.id for chunk in self.chunks]
         repeated = [id_ for id_, n in Counter(ids).items() if n > 1]
         if repeated:

@@ -119,7 +119,7 @@ def execute(
                 kernel_manager_class=_kernel(Path(private), environment or {}),
                 resources={"metadata": {"path": str(cwd)}},
                 coalesce_streams=True,
-                iopub_timeout=60,
+                iopub_timeout=600,  # for a burst of output to be read
             )
         except Exception as error:
             raise _cell_error(target, error, timeout) from error
@@ -131,6 +131,7 @@ def _kernel(private: Path, environment: Mapping[str, str]) -> type:
 
     It speaks over sockets in a private folder where the system has them, so kernels that start at once cannot clash.
     """
+    import zmq
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
@@ -148,6 +149,11 @@ def _kernel(private: Path, environment: Mapping[str, str]) -> type:
             super().__init__(**keywords)
             if os.name == "posix" and len(str(private)) < _LONGEST_SOCKET_FOLDER:
                 self.transport, self.connection_file = "ipc", str(private / "kernel.json")
+
+        def client(self, **keywords: Any) -> Any:
+            made = super().client(**keywords)
+            made.context.setsockopt(zmq.RCVHWM, 0)  # no limit, or the end of a burst of output would be dropped
+            return made
 
         async def start_kernel(self, **keywords: Any) -> None:  # type: ignore[override]  # its base is typed unlike it is
             await super().start_kernel(env={**os.environ, **settings, **environment}, **keywords)
@@ -170,7 +176,7 @@ def _cell_error(target: Path, error: Exception, timeout: int | None) -> CellErro
         facts |= {"error": error.ename, "message": error.evalue, "traceback": "\n".join(error.traceback)}
     elif isinstance(error, DeadKernelError):
         facts["message"] = "the kernel died, most often for want of memory"
-    elif isinstance(error, CellTimeoutError):
+    elif isinstance(error, CellTimeoutError) and "IOPub" not in str(error):
         facts["message"] = f"the cell ran longer than {timeout} s (--timeout)"
     return CellError({name: _ANSI.sub("", v) if isinstance(v, str) else v for name, v in facts.items()})
 

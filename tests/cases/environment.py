@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rag_utils.chunking import load_pipeline
 from rag_utils.runs.origins import is_built_in
 from rag_utils.runs.planning import plan
 from tests.notebook_project import Project
@@ -114,3 +115,9 @@ def ENV_G06(tmp_path):
     assert "RuntimeError: this batch" in outcomes[1].reason
     left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
     assert [child for child in left if "resource_tracker" not in " ".join(child.cmdline())] == []
+
+
+def ENV_G02():
+    """A missing spaCy pipeline is named with the command that gets it, before any work is done."""
+    with pytest.raises(OSError, match=r"en_core_web_xx.*download"):
+        load_pipeline("en_core_web_xx")
