@@ -147,6 +147,8 @@ def search(postings, terms, starts, boosts, tie_breaker, allowed, places, k):
             walked += 1
         n = _walk(postings, own[rare:walked], boosts, scores, seen, touched, n)
         rivals = _reaching(scores, touched[:n], allowed, tie_breaker, floor - bounds[walked])
+        leaders = _leaders(scores, rivals, allowed, tie_breaker, k)
+        floor = max(floor, _floor(postings, own[walked:], boosts, tie_breaker, scores, leaders, k))
         rivals = _finish(postings, own[walked:], bounds[walked:], boosts, tie_breaker, scores, rivals, floor)
         found = np.empty(len(rivals), np.int64)
         for i, chunk in enumerate(rivals):
