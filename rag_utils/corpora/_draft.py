@@ -1,17 +1,113 @@
 """A corpus in the making: readers ask it for rows and hand it documents and queries; it keeps the books."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from rag_utils.corpora._rows import Ledger, Row, fault, is_absent, values_at
-from rag_utils.corpora._sources import Source
-from rag_utils.corpora._tables import DataSet
+from rag_utils.corpora._sources import DataSet, Rows, Table
 from rag_utils.corpora.dates import published
 from rag_utils.schema import Document, Query
 
-KNOWN = ("answers", "gold_documents", "facts", "types", "labels")
-"""What a corpus knows of a query, by the names of its fields."""
+Row = dict[str, Any]
+
+
+class Draft:
+    """Collects a corpus from the well-formed rows of a data set; what is left out is counted, listed by place, or raised.
+
+    `known` has, by field of `Corpus`, what is known of each query; `missing` the tables and columns that are not there.
+    """
+
+    def __init__(self, dataset: DataSet, tables: Mapping[str, Rows], *, strict: bool, distractors: bool):
+        self.distractors = distractors
+        self.documents: dict[str, Document] = {}
+        self.queries: dict[str, Query] = {}
+        self.known: dict[str, dict[str, Any]] = {
+            kind: {} for kind in ("answers", "gold_documents", "facts", "types", "labels")
+        }
+        self.missing: list[str] = []
+        self.dropped: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self._dataset, self._tables, self._strict = dataset, tables, strict
+        self._place = ""
+
+    def rows(self, name: str) -> Iterator[Row]:
+        """The well-formed rows of a table; none if the data set lacks it here."""
+        if name not in self._tables:
+            self.missing.append(name)
+            return
+        table = self._dataset.tables[name]
+        unseen = set(table.optional.split())
+        for place, row in self._tables[name]:
+            self._place = place
+            fault = _fault(row, table)
+            if fault:
+                self.report(fault, row if isinstance(row, Exception) else "")
+            else:
+                unseen -= {column for column in unseen if not all(map(is_absent, _values_at(row, column)))}
+                yield row
+        self.missing += sorted(f"{name}.{column}" for column in unseen)
+
+    def report(self, reason: str, detail: object = "", *, malformed: bool = True) -> None:
+        """Count the row that is being read as left out; when strict, a malformed one raises ValueError."""
+        said = f"{self._place}: {reason}" + (f" ({detail})" if detail != "" else "")
+        if self._strict and malformed:
+            raise ValueError(f"{said} (strict=True stops at the first malformed row)")
+        self.dropped[reason] += 1
+        self.problems.append(said)
+
+    def add_document(self, id: str, text: str, title: str | None = "", /, **metadata: Any) -> str:
+        """Keep a document and give its id back; it may come again, another one under its id is reported.
+
+        Of the metadata, values that are absent go, lists are joined by "; ", and `published_at` becomes an ISO day,
+        which is reported and left out if it cannot be read, never guessed.
+        """
+        if is_absent(text):
+            self.report("no text", id)
+        elif id not in self.documents:
+            known = dict(self._present(metadata))
+            self.documents[id] = Document(id=id, text=text, title=title or "", metadata=known)
+        elif self.documents[id].text != text:
+            self.report("repeated document id", id)
+        return id
+
+    def _present(self, metadata: Row) -> Iterator[tuple[str, Any]]:
+        for key, value in metadata.items():
+            if key == "published_at":
+                try:
+                    yield from published(value).items()
+                except ValueError as error:
+                    self.report("unreadable date", error)
+            elif isinstance(value, list):
+                yield from [(key, "; ".join(texts(value)))] if texts(value) else []
+            elif not is_absent(value):
+                yield key, value
+
+    def add_query(
+        self,
+        id: str | None,
+        text: str,
+        *,
+        answers: Iterable[str] = (),
+        gold: Sequence[str] = (),
+        facts: Iterable[str] = (),
+        type: str = "",
+        label: str = "",
+    ) -> None:
+        """Keep a question with what is known of it, or report its id as repeated (the first one stays).
+
+        Without an id it is known by its document and text: asked twice, it is one question with the answers of both.
+        """
+        key = id or stable_id(gold[0], text)
+        if key not in self.queries:
+            self.queries[key] = Query(id=key, text=text)
+            for kind, value in zip(self.known, (distinct(answers), distinct(gold), tuple(facts), type, label), strict=True):
+                self.known[kind] |= {key: value} if value else {}
+        elif id:
+            self.report("repeated query id", id)
+        else:
+            self.report("same question again, answers joined", key, malformed=False)
+            self.known["answers"][key] = distinct([*self.known["answers"].get(key, ()), *answers])
 
 
 def stable_id(*parts: str) -> str:
@@ -19,90 +115,40 @@ def stable_id(*parts: str) -> str:
     return sha256("".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-class Draft:
-    """Collects a corpus from the checked rows of a source; malformed rows go to the ledger."""
-
-    def __init__(self, dataset: DataSet, source: Source, ledger: Ledger, *, distractors: bool):
-        self.distractors = distractors
-        self.documents: dict[str, Document] = {}
-        self.queries: dict[str, Query] = {}
-        self.known: dict[str, dict[str, Any]] = {kind: {} for kind in KNOWN}
-        self.missing: list[str] = []
-        self._tables = dataset.tables
-        self._source = source
-        self._ledger = ledger
-
-    def rows(self, name: str) -> Iterator[tuple[str, Row]]:
-        """The well-formed rows of a table with their places; none if the source lacks the table, which is noted."""
-        table = self._tables[name]
-        if not self._source.has(name):
-            self.missing.append(name)
-            return
-        unseen = set(table.optional)
-        for place, row in self._source.rows(name, self._ledger):
-            wrong = fault(row, table.columns)
-            if wrong or not isinstance(row, dict):
-                self._ledger.report(place, wrong)
-                continue
-            unseen -= {column for column in unseen if not all(map(is_absent, values_at(row, column)))}
-            yield place, row
-        self.missing += sorted(f"{name}.{column}" for column in unseen)
-
-    def add_document(
-        self, place: str, *, id: str, text: str, title: str = "", metadata: dict[str, Any] | None = None
-    ) -> str:
-        """Keep a document and give its id back; a repeated id (the first one stays) or a blank text is reported."""
-        if is_absent(text):
-            self._ledger.report(place, "no text", id)
-        elif id in self.documents:
-            self._ledger.report(place, "repeated document id", id)
-        else:
-            self.documents[id] = Document(id=id, text=text, title=title, metadata=_present(metadata or {}))
-        return id
-
-    def add_query(
-        self,
-        place: str,
-        *,
-        id: str,
-        text: str,
-        answers: Iterable[str] = (),
-        gold: Iterable[str] = (),
-        facts: Iterable[str] = (),
-        type: str = "",
-        label: str = "",
-    ) -> None:
-        """Keep a question with what is known of it, or report its id as repeated (the first one stays)."""
-        if id in self.queries:
-            self._ledger.report(place, "repeated query id", id)
-            return
-        self.queries[id] = Query(id=id, text=text)
-        values = (_distinct(answers), _distinct(gold), tuple(facts), type, label)
-        for kind, value in zip(KNOWN, values, strict=True):
-            if value:
-                self.known[kind][id] = value
-
-    def add_answers(self, place: str, id: str, answers: Iterable[str]) -> None:
-        """More answers for a question that the data asks twice about the same document; the second row is counted."""
-        self._ledger.mention(place, "same question again, answers joined", id)
-        self.known["answers"][id] = _distinct([*self.known["answers"].get(id, ()), *answers])
-
-    def published(self, place: str, value: object) -> dict[str, str]:
-        """Metadata of a publication date; one that cannot be read is reported and left out, never guessed."""
-        try:
-            return published(value)
-        except ValueError as error:
-            self._ledger.report(place, "unreadable date", error)
-            return {}
-
-    def report(self, place: str, reason: str, detail: object = "") -> None:
-        """A row that its reader cannot use."""
-        self._ledger.report(place, reason, detail)
+def is_absent(value: object) -> bool:
+    """Nothing there: None, or text that is blank."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
-def _present(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if not is_absent(value)}
+def texts(value: object) -> list[str]:
+    """A value or a list of values as texts, without absent ones."""
+    return [str(one) for one in (value if isinstance(value, list) else [value]) if not is_absent(one)]
 
 
-def _distinct(values: Iterable[str]) -> tuple[str, ...]:
+def distinct(values: Iterable[str]) -> tuple[str, ...]:
+    """Each value once, in order, without absent ones."""
     return tuple(dict.fromkeys(value for value in values if not is_absent(value)))
+
+
+def _fault(row: object, table: Table) -> str:
+    """What is wrong with a row, "" if nothing."""
+    if isinstance(row, Exception):
+        return "unreadable from here on"
+    if not isinstance(row, dict):
+        return "not a JSON record"
+    for column in table.columns.split():
+        for value in _values_at(row, column):
+            if is_absent(value):
+                return f"no {column}"
+            if not isinstance(value, table.kinds.get(column, str)):
+                return f"{column} is of type {type(value).__name__}"
+    return ""
+
+
+def _values_at(row: object, path: str) -> Iterator[Any]:
+    """The values at a dotted path; None stands for what is not there."""
+    key, _, rest = path.partition(".")
+    value = row.get(key.removesuffix("[]")) if isinstance(row, Mapping) else None
+    items = (value if isinstance(value, list) else [None]) if key.endswith("[]") else [value]
+    for item in items:
+        yield from _values_at(item, rest) if rest else [item]

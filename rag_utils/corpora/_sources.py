@@ -1,164 +1,192 @@
-"""Where rows come from: a folder, the hub, or the package itself, tried in this order."""
+"""What a data set consists of, and where its rows come from: the files of a folder, or the hub."""
 
+import csv
+import gzip
+import io
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from rag_utils.corpora._rows import READABLE, Ledger, read_file
-from rag_utils.corpora._tables import DataSet, Hub
+Rows = Iterable[tuple[str, Any]]
+"""Places ("folder/file:line") and records; instead of a record None for a broken line, or the error that ended it."""
 
+_READABLE = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".tsv", ".tsv.gz")
 _PATIENCE = 3.0  # seconds to wait for the hub's first sign of life
-_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-_YES = {"1", "ON", "YES", "TRUE"}
-_DEPTHS = ("*", "*/*", "*/*/*")  # a download from the hub has its files up to two folders down
 
 
-class Source(Protocol):
-    """Tables of one data set; `where` says where they come from, without machine paths."""
+@dataclass(frozen=True)
+class Hub:
+    """A table on the hub. `files` = what to download, into the data set's folder + `into`.
 
-    where: str
-
-    def has(self, table: str) -> bool: ...
-
-    def rows(self, table: str, ledger: Ledger) -> Iterator[tuple[str, object]]: ...
-
-
-def built_in_source(dataset: DataSet) -> "FolderSource":
-    """The package's own files.
-
-    Raises:
-        FileNotFoundError: The installation lacks them.
+    The files are read directly where `plain`, since a loading script guards the rest of the repository.
     """
-    source = FolderSource(Path(__file__).parent.parent / "builtin", dataset, "built in")
-    if source.lacks:
-        raise FileNotFoundError(f"the package lacks {' and '.join(source.lacks)}: install it anew")
-    return source
+
+    repository: str
+    configuration: str | None = None
+    split: str = "train"
+    files: str = "*"
+    into: str = ""
+    plain: bool = False
 
 
-def open_source(dataset: DataSet, data_dir: str | Path | None) -> Source:
-    """The first place that has every required table.
+@dataclass(frozen=True)
+class Table:
+    """Rows of one kind; `files`, `columns` and `optional` hold names parted by blanks.
+
+    A file pattern that matches a folder (as a download from the hub has them) means the files in it. A column is a
+    dotted path ("document.id"), `[]` stands for every item of a list ("answers[].text"). A row that lacks one of
+    `columns`, or has another type there than text or the one in `kinds`, is malformed; those of `optional` may lack.
+    """
+
+    files: str
+    columns: str
+    optional: str = ""
+    kinds: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = True
+    hub: Hub | None = None
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A named data set: what it is, under which licence, who reads it, and its tables by name."""
+
+    name: str
+    about: str
+    licence: str
+    read: Callable[[Any], None]
+    tables: Mapping[str, Table]
+    folder: str
+
+    @property
+    def hubs(self) -> dict[str, Hub]:
+        """Hub tables by the table's name."""
+        return {name: table.hub for name, table in self.tables.items() if table.hub}
+
+    @property
+    def repositories(self) -> str:
+        """Repositories on the hub, each once."""
+        return " and ".join(dict.fromkeys(hub.repository for hub in self.hubs.values()))
+
+    def remedy(self) -> str:
+        """The folder expected and how to fetch it, a line per table."""
+        lines = ["expected folder, under data_dir or RAG_DATA_DIR:"]
+        for table in self.tables.values():
+            optional = "" if table.required else "  (optional)"
+            columns = ", ".join(table.columns.split())
+            lines.append(f"  {self.folder}/{table.files.split()[0]}.jsonl[.gz] | .json | .parquet  {columns}{optional}")
+        for hub in dict.fromkeys(self.hubs.values()):
+            lines.append(
+                f"to fetch it: hf download {hub.repository} --repo-type dataset --include '{hub.files}'"
+                f' --local-dir "$RAG_DATA_DIR/{self.folder}{hub.into}"'
+            )
+        return "\n  ".join([*lines, "or use a built-in corpus: builtin_news, builtin_abstracts"])
+
+
+def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[str, Rows]]:
+    """The first place that has every required table, named without machine paths, and the tables that it has.
 
     Raises:
         FileNotFoundError: None has; the message names the data set, what was tried, the layout and the command.
     """
-    tried = []
-    for folder in _candidates(dataset, data_dir):
-        source = FolderSource(folder, dataset, f"folder {folder.name}")
-        if not source.lacks:
-            return source
-        tried.append(f"{folder}: no file {' and no file '.join(source.lacks)}")
+    tried = [] if folders else ["no local folder was given (data_dir, or the environment variable RAG_DATA_DIR)"]
+    for folder in folders:
+        files = {name: _files(folder, table.files) for name, table in dataset.tables.items()}
+        lacks = [table.files.split()[0] for name, table in dataset.tables.items() if table.required and not files[name]]
+        if not lacks:
+            return f"folder {folder.name}", {name: _file_rows(folder, paths) for name, paths in files.items() if paths}
+        tried.append(f"{folder}: no file {' and no file '.join(lacks)}")
     try:
-        return HubSource(dataset)
+        if dataset.hubs:
+            return f"hub {dataset.repositories}", _hub_tables(dataset)
     except ConnectionError as error:
         tried.append(str(error))
-    if len(tried) == 1:
-        tried.insert(0, "no local folder was given (data_dir, or the environment variable RAG_DATA_DIR)")
-    raise FileNotFoundError(
-        f"data set {dataset.name!r} is not to be had.\n  tried:\n    "
-        + "\n    ".join(tried)
-        + f"\n  expected folder, under data_dir or RAG_DATA_DIR:\n{dataset.layout}"
-        + f"\n  to fetch it:\n{dataset.commands}\n  or use a built-in corpus: builtin_news, builtin_abstracts"
-    )
+    message = f"data set {dataset.name!r} ({dataset.about}) is not to be had; tried:\n    " + "\n    ".join(tried)
+    raise FileNotFoundError(f"{message}\n  {dataset.remedy()}")
 
 
-def _candidates(dataset: DataSet, data_dir: str | Path | None) -> list[Path]:
-    """The set's folder inside `data_dir` or `data_dir` itself; without the argument, the one inside RAG_DATA_DIR."""
-    if data_dir:
-        root = Path(data_dir).expanduser()
-        return [root / dataset.folder, root]
-    given = os.environ.get("RAG_DATA_DIR")
-    return [Path(given).expanduser() / dataset.folder] if given else []
+def _files(folder: Path, patterns: str) -> list[Path]:
+    found = {path for pattern in patterns.split() for path in folder.glob(pattern)}
+    inside = {file for path in found if path.is_dir() for file in path.iterdir()}
+    return sorted(path for path in found | inside if path.name.endswith(_READABLE) and path.is_file())
 
 
-class FolderSource:
-    """Tables as files: all that begin with a table's stem, joined in the order of their names."""
-
-    def __init__(self, folder: Path, dataset: DataSet, where: str):
-        self.where = where
-        self._folder = folder
-        self._files = _files_by_table(folder, dataset)
-        self.lacks = [f"{t.stems[0]}*" for name, t in dataset.tables.items() if t.required and not self._files[name]]
-
-    def has(self, table: str) -> bool:
-        return bool(self._files[table])
-
-    def rows(self, table: str, ledger: Ledger) -> Iterator[tuple[str, object]]:
-        for path in self._files[table]:
-            yield from read_file(path, f"{self._folder.name}/{path.relative_to(self._folder).as_posix()}", ledger)
+def _file_rows(folder: Path, paths: Sequence[Path]) -> Rows:
+    """Files are not read by `datasets`: it refuses a whole file for one broken line, and copies into its cache first."""
+    for path in paths:
+        shown, number = f"{folder.name}/{path.relative_to(folder).as_posix()}", 0
+        try:
+            for number, record in _records(path):
+                yield f"{shown}:{number}", record
+        except (EOFError, OSError, ValueError, csv.Error, zlib.error) as error:  # a cut download, or no such file type
+            yield f"{shown}:{number + 1}", error
 
 
-def _files_by_table(folder: Path, dataset: DataSet) -> dict[str, list[Path]]:
-    """A file belongs to the longest stem that its path begins with, so `corpus_extra` does not pass for `corpus`."""
-    owners = {stem: name for name, table in dataset.tables.items() for stem in table.stems}
-    stems = sorted([*owners, *dataset.aside], key=len, reverse=True)
-    files: dict[str, list[Path]] = {name: [] for name in dataset.tables}
-    for path in sorted(path for depth in _DEPTHS for path in folder.glob(depth)):
-        relative = path.relative_to(folder).as_posix()
-        stem = next((stem for stem in stems if relative.startswith(stem)), None)
-        if stem in owners and relative.endswith(READABLE) and path.is_file():
-            files[owners[stem]].append(path)
-    return files
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    if path.suffix == ".parquet":
+        from pyarrow.parquet import ParquetFile
+
+        batches = ParquetFile(path).iter_batches()
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+        return
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        if ".tsv" in path.suffixes:
+            reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig"), delimiter="\t", quoting=csv.QUOTE_NONE)
+            yield from ((reader.line_num, row) for row in reader)
+        elif ".json" in path.suffixes and file.peek(1)[:1] == b"[":  # one array, as the hub keeps MultiHop-RAG
+            yield from enumerate(json.load(file), 1)
+        else:
+            yield from ((number, _parsed(line)) for number, line in enumerate(file, 1) if line.strip())
 
 
-class HubSource:
-    """Tables read by `datasets`: from the hub, or from its cache when the hub is away.
-
-    Raises:
-        ConnectionError: A required table is neither reachable nor cached.
-    """
-
-    def __init__(self, dataset: DataSet):
-        self.where = f"hub {dataset.repositories}"
-        self._hubs = dataset.hubs
-        with _offline_unless_reachable() as state:
-            self._rows = {name: _hub_rows(hub, state) for name, hub in self._hubs.items()}
-
-    def has(self, table: str) -> bool:
-        return table in self._rows
-
-    def rows(self, table: str, ledger: Ledger) -> Iterator[tuple[str, object]]:
-        for number, row in enumerate(self._rows[table], 1):
-            yield f"{self._hubs[table].repository}/{table}:{number}", row
-
-
-def _hub_rows(hub: Hub, state: str) -> Any:
-    from datasets import load_dataset
-
+def _parsed(line: bytes) -> Any:
     try:
-        if hub.plain:
-            return load_dataset("json", data_files=f"hf://datasets/{hub.repository}/{hub.files}", split="train")
-        return load_dataset(hub.repository, hub.configuration, split=hub.split)
+        return json.loads(line)
+    except ValueError:  # broken JSON or broken UTF-8
+        return None
+
+
+def _hub_tables(dataset: DataSet) -> dict[str, Rows]:
+    """Tables read by `datasets`, straight from its cache if the hub is away: by itself it retries for 20 s and more."""
+    import datasets
+    from huggingface_hub import constants
+
+    before, away = (datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE), _why_away()
+    if away:
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        return {name: _hub_rows(name, hub) for name, hub in dataset.hubs.items()}
     except Exception as error:  # the library raises a dozen kinds, from OSError to its own
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if "script" in reason:
             reason += " (datasets >= 4 runs no loading scripts and nothing here trusts remote code: fetch plain files)"
-        raise ConnectionError(f"hub {hub.repository} ({state}): {reason}") from error
-
-
-@contextmanager
-def _offline_unless_reachable() -> Iterator[str]:
-    """Send `datasets` straight to its cache when the hub does not answer: by itself it retries for 20 s and more."""
-    import datasets
-    from huggingface_hub import constants
-
-    before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    asked = any(os.environ.get(name, "").upper() in _YES for name in _SWITCHES)
-    state = f"{' or '.join(_SWITCHES)} is set" if asked or any(before) else _hub_state(constants.ENDPOINT)
-    if state != "reachable":
-        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        yield state
+        raise ConnectionError(f"hub {dataset.repositories} ({away or 'reachable'}): {reason}") from error
     finally:
         datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
-def _hub_state(endpoint: str) -> str:
-    from huggingface_hub import get_session
+def _hub_rows(name: str, hub: Hub) -> Rows:
+    from datasets import load_dataset
 
+    if hub.plain:
+        rows = load_dataset("json", data_files=f"hf://datasets/{hub.repository}/{hub.files}", split=hub.split)
+    else:
+        rows = load_dataset(hub.repository, hub.configuration, split=hub.split)
+    return ((f"{hub.repository}/{name}:{number}", row) for number, row in enumerate(rows, 1))
+
+
+def _why_away() -> str:
+    """Why the hub is not asked, "" if it answers."""
+    from huggingface_hub import constants, get_session
+
+    switched = [name for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE") if os.environ.get(name, "0") not in ("", "0")]
+    if switched:
+        return f"{switched[0]} is set"
     try:
-        get_session().head(endpoint, timeout=_PATIENCE)
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
     except Exception as error:  # httpx or requests, by the library's version
         return f"not reachable: {type(error).__name__}"
-    return "reachable"
+    return ""

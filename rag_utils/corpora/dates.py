@@ -27,21 +27,16 @@ def published(value: object) -> dict[str, str]:
     Raises:
         ValueError: There is a value, but it names no day; the message says how to write one.
     """
-    if value is None or value != value or (isinstance(value, str) and not value.strip()):
+    if value is None or value != value or not str(value).strip():
         return {}
     day = iso_day(value)
     if day is None:
         raise ValueError(f"unreadable date {value!r} (write YYYY-MM-DD)")
-    time = _time_text(value)
-    return {"published_at": day, "published_time": time} if time else {"published_at": day}
-
-
-def _time_text(value: object) -> str | None:
-    if isinstance(value, datetime):
-        # `datasets` turns ISO text into timestamps in UTC, without saying so: the offset is put back.
-        return value.isoformat() if value.tzinfo else f"{value.isoformat()}+00:00"
-    text = str(value).strip()
-    return text if _ISO.fullmatch(text) and "T" in text else None
+    text = value.isoformat() if isinstance(value, date) else str(value).strip()
+    if isinstance(value, datetime) and value.tzinfo is None:
+        text += "+00:00"  # `datasets` turns ISO text into timestamps in UTC, without saying so
+    timed = "T" in text and _ISO.fullmatch(text)
+    return {"published_at": day, "published_time": text} if timed else {"published_at": day}
 
 
 @lru_cache(maxsize=1 << 16)

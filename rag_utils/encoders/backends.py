@@ -5,6 +5,7 @@ A batch is padded to its longest member and costs exactly one forward pass. Flag
 pooling are used directly.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ Loader = Callable[[ModelFolder, str, bool], Forward]
 
 def resolve_device(device: str | None, half_precision: bool) -> tuple[str, bool]:
     """The device to use (a GPU when there is one) and whether half precision is right there; never on a CPU."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on busy cores, threads that spin while waiting cost 10 x
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")

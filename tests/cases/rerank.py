@@ -4,9 +4,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rag_utils.encoders import backends, load_embedder, load_reranker, to_unit_interval
+from rag_utils.report import show
 from rag_utils.retrieval import Reranked
 from rag_utils.schema import Chunk, Hit, Query
 
@@ -106,12 +108,12 @@ def RER_G09():
         "print(embedder(['a boat']).tolist(), reranker('a boat', ['a kite']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.count("full precision") == 1
+    assert done.stderr.count("UserWarning: half precision") == 1
     full = load_embedder(device="cpu", cache=False)(["a boat"]).tolist()
     assert done.stdout == f"{full} {load_reranker(device='cpu', cache=False)('a boat', ['a kite'])}\n"
 
 
 def RER_G10():
     """Tiny scores are shown in fixed notation."""
-    shown = [f"{score:.4f}" for score in (1.6314540139585704e-05, 0.99)]
-    assert shown == ["0.0000", "0.9900"]
+    table = pd.DataFrame({"passage": ["a", "b"], "score": [1.6314540139585704e-05, 0.99]})
+    assert show(table)["score"].tolist() == ["0.000", "0.990"]
