@@ -23,19 +23,27 @@ class ExtractiveAnswerer:
         self.retriever, self.k, self.reranker = retriever, k, reranker
 
     def answer(self, queries: Sequence[Query]) -> list[Answer]:
-        """One answer a query; its first hit is the chosen sentence, then the hits it was taken from. No hit, no text."""
+        """One answer a query; its first hit is the chosen sentence, then what it was taken from. No hit, no text."""
         found = self.retriever.retrieve(queries, self.k)
         candidates = [_sentence_chunks(hits) for hits in found]
         best = self._best(queries, candidates)
         return [
-            Answer(query_id=query.id, text=hit.chunk.fields["text"] if hit else "", hits=((hit,) if hit else ()) + tuple(hits))
+            Answer(
+                query_id=query.id,
+                text=hit.chunk.fields["text"] if hit else "",
+                hits=((hit,) if hit else ()) + tuple(hits),
+            )
             for query, hit, hits in zip(queries, best, found, strict=True)
         ]
 
     def _best(self, queries: Sequence[Query], candidates: list[list[Chunk]]) -> list[Hit | None]:
         if self.reranker is None:
             return [_best_by_bm25(query.text, chunks) for query, chunks in zip(queries, candidates, strict=True)]
-        pairs = [(query.text, chunk.fields["text"]) for query, chunks in zip(queries, candidates, strict=True) for chunk in chunks]
+        pairs = [
+            (query.text, chunk.fields["text"])
+            for query, chunks in zip(queries, candidates, strict=True)
+            for chunk in chunks
+        ]
         scores = iter(self.reranker.score_pairs(pairs))  # type: ignore[attr-defined]
         scored = [[Hit(chunk, next(scores)) for chunk in chunks] for chunks in candidates]
         return [max(hits, key=lambda hit: hit.score, default=None) for hits in scored]
@@ -60,8 +68,15 @@ def _sentence_chunks(hits: Sequence[Hit]) -> list[Chunk]:
         for start, end in sentences(body):
             text = body[start:end]
             id_ = f"{chunk.document_id}@{chunk.start + start:07d}"
-            found.setdefault(text, Chunk(
-                id=id_, document_id=chunk.document_id, start=chunk.start + start, end=chunk.start + end,
-                fields={"text": text}, metadata=chunk.metadata,
-            ))
+            found.setdefault(
+                text,
+                Chunk(
+                    id=id_,
+                    document_id=chunk.document_id,
+                    start=chunk.start + start,
+                    end=chunk.start + end,
+                    fields={"text": text},
+                    metadata=chunk.metadata,
+                ),
+            )
     return list(found.values())

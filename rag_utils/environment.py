@@ -83,7 +83,9 @@ def _models() -> list[str]:
     folder = Path(os.environ.get("RAG_CACHE_DIR", ROOT / ".cache")) / "models"
     unprepared = [name for name in PREPARED if not (folder / name / "config.json").exists()]
     if unprepared:
-        problems.append(f"not prepared yet: {', '.join(unprepared)}; `python -m rag_utils.encoders {folder.name}` does it")
+        problems.append(
+            f"not prepared yet: {', '.join(unprepared)}; `python -m rag_utils.encoders {folder.name}` does it"
+        )
     return problems
 
 

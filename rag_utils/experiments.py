@@ -52,7 +52,7 @@ def compare(
     Args:
         systems: Name -> object with `retrieve(queries, k)` or `answer(queries)`.
         corpus: Its queries are run; queries without gold are dropped and counted.
-        metrics: `hits@k recall@k mrr@k ndcg@k map@10_standard` on ids; `map@10` (the MultiHop-RAG script's), `facts@10`,
+        metrics: `hits@k recall@k mrr@k ndcg@k map@k_standard` on ids; `map@10` (MultiHop-RAG's script), `facts@10`,
             `all_facts@10` on the text of evidence facts; `exact_match token_f1 accuracy` on answers.
         baseline: The system that p values are against; None = no tests.
         seed: Of the bootstrap.
@@ -81,7 +81,11 @@ def score_queries(
     if level not in ("chunk", "document"):
         raise ValueError(f"level = {level!r}: judge hits by 'chunk' or by 'document'")
     frames = [_scored(name, system, corpus, metrics, level) for name, system in systems.items()]
-    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["query_id", "system", "metric", "value"])
+    table = (
+        pd.concat(frames, ignore_index=True)
+        if frames
+        else pd.DataFrame(columns=["query_id", "system", "metric", "value"])
+    )
     missing = sorted(set(metrics) - set(table["metric"]))
     if missing and len(corpus.queries):
         raise ValueError(f"{', '.join(missing)}: not defined for these systems on {corpus.name}; leave them out")
@@ -96,7 +100,10 @@ def summarise(
         raise ValueError(f"baseline {baseline!r} is not among the systems: {', '.join(scores['system'].unique())}")
     if by is not None:
         group = scores["query_id"].map(by)
-        parts = [scores[group == name].assign(metric=lambda t, name=name: t["metric"] + f"_{name}") for name in sorted(set(by.values()))]
+        parts = [
+            scores[group == name].assign(metric=lambda t, name=name: t["metric"] + f"_{name}")
+            for name in sorted(set(by.values()))
+        ]
         scores = pd.concat([scores, *parts], ignore_index=True)
     rows = []
     for metric, values in scores.groupby("metric", sort=False):
@@ -122,8 +129,14 @@ def _scored(name: str, system: Any, corpus: Corpus, metrics: Sequence[str], leve
             hits = system.retrieve(corpus.queries, depth) if depth else []
             values = _hit_values(hits, corpus, wanted, system, level) if depth else {}
     ids = [query.id for query in corpus.queries]
-    frames = [pd.DataFrame({"query_id": ids, "system": name, "metric": metric, "value": v}) for metric, v in values.items()]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["query_id", "system", "metric", "value"])
+    frames = [
+        pd.DataFrame({"query_id": ids, "system": name, "metric": metric, "value": v}) for metric, v in values.items()
+    ]
+    return (
+        pd.concat(frames, ignore_index=True)
+        if frames
+        else pd.DataFrame(columns=["query_id", "system", "metric", "value"])
+    )
 
 
 def _answer_values(answers: Sequence[Answer], corpus: Corpus, metrics: Sequence[str]) -> dict[str, list[float]]:
@@ -149,12 +162,15 @@ def _hit_values(
             ]
         elif corpus.facts:
             values[metric] = [
-                _fact_value(metric, row, corpus.facts.get(query.id)) for row, query in zip(hits, corpus.queries, strict=True)
+                _fact_value(metric, row, corpus.facts.get(query.id))
+                for row, query in zip(hits, corpus.queries, strict=True)
             ]
     return values
 
 
-def _judged(metric: Callable[[list[str], Any, int], float], ids: list[str], grades: dict[str, int] | None, k: int) -> float:
+def _judged(
+    metric: Callable[[list[str], Any, int], float], ids: list[str], grades: dict[str, int] | None, k: int
+) -> float:
     """NaN without gold; 0 where gold exists but no chunk holds it whole, since no system can find it (the ceiling)."""
     if grades is None:
         return np.nan
@@ -165,7 +181,11 @@ def _fact_value(metric: str, hits: list[Hit], facts: Sequence[str] | None) -> fl
     if not facts:
         return np.nan
     texts = [hit.chunk.fields["text"] for hit in hits[:10]]
-    return m.multihop_rag_scores(texts, list(facts))["map@10"] if metric == "map@10" else m.fact_scores(texts, list(facts))[metric]
+    return (
+        m.multihop_rag_scores(texts, list(facts))["map@10"]
+        if metric == "map@10"
+        else m.fact_scores(texts, list(facts))[metric]
+    )
 
 
 def _qrels(corpus: Corpus, system: Any, level: str) -> Qrels:
@@ -183,9 +203,13 @@ def _ids(hits: list[Hit], level: str) -> list[str]:
 
 def _parse(metric: str) -> tuple[str, int]:
     """`map@10_standard` -> ("map_standard", 10)."""
-    match = re.fullmatch(r"(hits|recall|mrr|ndcg)@(\d+)|(map)@(10)|(map)@(\d+)(_standard)|(facts|all_facts)@(10)", metric)
+    match = re.fullmatch(
+        r"(hits|recall|mrr|ndcg)@(\d+)|(map)@(10)|(map)@(\d+)(_standard)|(facts|all_facts)@(10)", metric
+    )
     if not match:
-        raise ValueError(f"metric {metric!r} is not known; known: {', '.join(RANKED)}@k, map@10, facts@10, {', '.join(ANSWERED)}")
+        raise ValueError(
+            f"metric {metric!r} is not known; known: {', '.join(RANKED)}@k, map@10, facts@10, {', '.join(ANSWERED)}"
+        )
     parts = [part for part in match.groups() if part]
     return parts[0] + "".join(parts[2:]), int(parts[1])
 
@@ -194,7 +218,9 @@ def _row(values: np.ndarray, seed: int) -> dict[str, float]:
     kept = values[~np.isnan(values)]
     row = {"value": np.nan, "low": np.nan, "high": np.nan, "n": len(kept), "dropped": len(values) - len(kept)}
     if len(kept):
-        low, high = wilson_interval(int(kept.sum()), len(kept)) if _is_share(kept) else bootstrap_interval(kept, seed=seed)
+        low, high = (
+            wilson_interval(int(kept.sum()), len(kept)) if _is_share(kept) else bootstrap_interval(kept, seed=seed)
+        )
         row |= {"value": kept.mean(), "low": low, "high": high}
     return row
 

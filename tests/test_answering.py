@@ -9,7 +9,12 @@ from rag_utils.retrieval import LexicalRetriever
 from rag_utils.schema import Answerer, Document, Query
 
 DOCUMENTS = [
-    Document(id="a", title="Harbour", text="The pier was closed in May. Repairs cost nine crowns. A kite flew over the bay.", metadata={"source": "Bell"}),
+    Document(
+        id="a",
+        title="Harbour",
+        text="The pier was closed in May. Repairs cost nine crowns. A kite flew over the bay.",
+        metadata={"source": "Bell"},
+    ),
     Document(id="b", title="Mill", text="The mill burned down. Nobody was hurt.", metadata={"source": "Post"}),
 ]
 

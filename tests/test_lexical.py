@@ -250,6 +250,7 @@ def test_settings_out_of_range_are_named(settings_, message):
         ({"k": 1, "tie_breaker": 2}, "tie_breaker = 2"),
         ({"k": 1, "boosts": {"titel": 2}}, "'titel' is not indexed: choose among text, title"),
         ({"k": 1, "boosts": {"title": -2}}, "boosts = .*-2"),
+        ({"k": 1, "boosts": {"title": 1e9}}, "from 0 to 1000"),
         ({"k": 1, "boosts": {"title": math.nan}}, "boosts = .*nan"),
     ],
 )

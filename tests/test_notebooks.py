@@ -47,7 +47,11 @@ def test_title_names_the_number_and_the_paper(path):
 
 def test_the_parts_stand_in_order(path):
     text = "\n".join(_prose(path))
-    places = [text.find(f"## {heading}") for heading in HEADINGS if path.stem[:2] != "00" or heading in ("What you will learn", "Take-aways", "Exercises")]
+    places = [
+        text.find(f"## {heading}")
+        for heading in HEADINGS
+        if path.stem[:2] != "00" or heading in ("What you will learn", "Take-aways", "Exercises")
+    ]
     assert -1 not in places, f"missing: {[h for h, p in zip(HEADINGS, places, strict=False) if p == -1]}"
     assert places == sorted(places)
 
@@ -76,7 +80,9 @@ def test_parameters_are_few_literals_with_a_comment_each_and_all_are_read(path):
 def test_prose_outweighs_code(path):
     assert len(_prose(path)) > len(_code(path))
     assert max(len(code.splitlines()) for code in _code(path)) <= 25
-    definitions = [n for code in _code(path) for n in ast.walk(ast.parse(code)) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    definitions = [
+        n for code in _code(path) for n in ast.walk(ast.parse(code)) if isinstance(n, ast.FunctionDef | ast.ClassDef)
+    ]
     assert len(definitions) <= 2
 
 

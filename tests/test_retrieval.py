@@ -24,7 +24,7 @@ WORDS = ["kite", "boat", "bay", "fog", "drum", "gate", "mill", "tide"]
 
 
 class LetterEmbedder:
-    """A stand-in that needs no model: counts of letters, unit length. The retrievers do not care where vectors come from."""
+    """A stand-in that needs no model, since retrievers do not care where vectors come from: counts of letters."""
 
     name, revision, dimension, max_tokens = "letters", "1", 26, 10**6
 
@@ -48,7 +48,14 @@ class OverlapReranker:
 def _chunks(n: int) -> list[Chunk]:
     rng = np.random.default_rng(3)
     return [
-        Chunk(id=f"c{i:03d}", document_id=f"d{i}", start=0, end=1, fields={"text": " ".join(rng.choice(WORDS, 6))}, metadata={"source": f"s{i % 4}", "year": 2000 + i % 7})
+        Chunk(
+            id=f"c{i:03d}",
+            document_id=f"d{i}",
+            start=0,
+            end=1,
+            fields={"text": " ".join(rng.choice(WORDS, 6))},
+            metadata={"source": f"s{i % 4}", "year": 2000 + i % 7},
+        )
         for i in range(n)
     ]
 
@@ -65,7 +72,10 @@ MAKERS = {
     "lexical": _lexical,
     "lucene": lambda chunks: LexicalRetriever(LexicalIndex(chunks, idf="lucene"), boosts={"text": 2}),
     "dense": _dense,
-    **{f"hybrid {name}": lambda chunks, name=name: HybridRetriever(_lexical(chunks), _dense(chunks), fusion=name) for name in FUSIONS},
+    **{
+        f"hybrid {name}": lambda chunks, name=name: HybridRetriever(_lexical(chunks), _dense(chunks), fusion=name)
+        for name in FUSIONS
+    },
     "reranked": lambda chunks: Reranked(_dense(chunks), OverlapReranker(), depth=20),
 }
 QUERIES = [
@@ -113,7 +123,9 @@ def test_contract_batch_equals_one_by_one(make):
 
 def test_ties_go_by_id(make):
     same = [Chunk(id=id_, document_id=id_, start=0, end=1, fields={"text": "kite bay"}) for id_ in "dbca"]
-    hits = make([*same, Chunk(id="z", document_id="z", start=0, end=1, fields={"text": "drum"})]).retrieve([Query(id="q", text="kite bay")], 4)[0]
+    hits = make([*same, Chunk(id="z", document_id="z", start=0, end=1, fields={"text": "drum"})]).retrieve(
+        [Query(id="q", text="kite bay")], 4
+    )[0]
     assert [h.chunk.id for h in hits] == ["a", "b", "c", "d"]
 
 
@@ -157,7 +169,10 @@ def test_fuse_hits_equals_fuse():
     assert {h.chunk.id: h.score for h in fuse_hits(lists)} == fuse([first, second])
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-50, 50), max_size=8), max_size=4), st.sampled_from(sorted(FUSIONS)))
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-50, 50), max_size=8), max_size=4),
+    st.sampled_from(sorted(FUSIONS)),
+)
 def test_fusion_keeps_every_document_once_sorted_and_finite(lists, method):
     fused = fuse(lists, method)
     assert set(fused) == set().union(*lists)
@@ -165,7 +180,9 @@ def test_fusion_keeps_every_document_once_sorted_and_finite(lists, method):
     assert list(fused) == sorted(fused, key=lambda id_: (-fused[id_], id_))
 
 
-@given(st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-50, 50), min_size=1), st.floats(0.1, 10), st.floats(-5, 5))
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-50, 50), min_size=1), st.floats(0.1, 10), st.floats(-5, 5)
+)
 def test_minmax_and_zscore_do_not_see_a_change_of_scale(scores, factor, shift):
     other = {"a": 1.0, "b": 0.5}
     moved = {id_: factor * score + shift for id_, score in scores.items()}

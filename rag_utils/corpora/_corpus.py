@@ -1,10 +1,17 @@
-"""A corpus: documents, queries, and what is known of each query."""
+"""A corpus by its name: read, split, sampled, and noted in the run's provenance."""
 
 import json
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
+from rag_utils.corpora._catalogue import find
+from rag_utils.corpora._draft import Draft
+from rag_utils.corpora._sources import open_tables
+from rag_utils.provenance import note
 from rag_utils.schema import Document, Query
 
 
@@ -58,14 +65,95 @@ class Corpus:
 def is_dev(query_id: str, dev_share: float = 0.4) -> bool:
     """Whether a query is for tuning: first 8 hex digits of the SHA-256 of its id, mod 100, below the share.
 
-    Args:
-        query_id: Decides alone (PAPERS 0.5), so that a query keeps its side whatever else is loaded.
-        dev_share: Share of dev queries, 0 to 1, in whole per cent.
+    The id alone decides (PAPERS 0.5), so that a query keeps its side whatever else is loaded; `dev_share` is 0 to 1, in
+    whole per cent.
     """
     return int(sha256(query_id.encode()).hexdigest()[:8], 16) % 100 < round(dev_share * 100)
 
 
-def fingerprint(corpus: Corpus) -> str:
+def load_corpus(
+    name: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    split: str = "test",
+    dev_share: float = 0.4,
+    n_queries: int | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    distractors: bool = True,
+) -> Corpus:
+    """Documents and queries by name, from a local folder, else the hub, else (`builtin_...`) the package.
+
+    Args:
+        name: One of `list_corpora()`, or a folder of your own in BEIR layout: its path, or its name in `data_dir`.
+            `corpus.jsonl` (`_id`, `text`, `title`; other keys become metadata), `queries.jsonl` (`_id`, `text`, and
+            where you have them `answers`, `facts`, `type`, `label`), `qrels/*.tsv` (query-id, corpus-id, score).
+        data_dir: The folder that holds the data sets' folders, or the set's folder itself; else `RAG_DATA_DIR`.
+        split: "test", "dev" (for tuning) or "all" queries, by `is_dev`; documents are always complete.
+        dev_share: Share of dev queries, 0 to 1.
+        n_queries: Sample so many queries of the split, by question type in the shares of the whole, each type at
+            least once where there is room. With equal seed a smaller sample lies inside a larger one.
+        seed: Of the sample.
+        strict: Raise at the first malformed row, where by default it is left out, counted and listed in `problems`.
+        distractors: Also the documents that no query asks about, where they are a table of their own (PubMedQA's
+            artificial abstracts, BoolQ's unlabelled passages).
+
+    Raises:
+        FileNotFoundError: The data is nowhere to be had; says what was tried, the folder expected and how to fetch it.
+        ValueError: An argument out of range, or a malformed row when strict.
+    """
+    if split not in ("test", "dev", "all"):
+        raise ValueError(f"split = {split!r}: choose 'test', 'dev' or 'all'")
+    if not 0 <= dev_share <= 1:
+        raise ValueError(f"dev_share = {dev_share!r}: a share lies between 0 and 1")
+    if n_queries is not None and n_queries < 1:
+        raise ValueError(f"n_queries = {n_queries!r}: sample at least one query, or None for all")
+    dataset, folders = find(name, data_dir)
+    where, tables = open_tables(dataset, folders)
+    draft = Draft(strict=strict)
+    for key, table in dataset.tables.items():
+        if key not in tables:
+            draft.missing.append(key)
+        elif distractors or not table.distractors:
+            draft.read(key, table, tables[key])
+    queries = [q for q in draft.queries.values() if split == "all" or is_dev(q.id, dev_share) == (split == "dev")]
+    if n_queries is not None:
+        queries = _sampled(queries, n_queries, seed, draft)
+    return _finished(Corpus(dataset.name, [], queries, split=split, dev_share=dev_share, where=where), draft)
+
+
+def _finished(corpus: Corpus, draft: Draft) -> Corpus:
+    """With the draft's documents, what it knows of the queries, its books and the fingerprint; noted."""
+    known: dict[str, Any] = {
+        kind: {query.id: values[query.id] for query in corpus.queries if query.id in values}
+        for kind, values in draft.known.items()
+    }
+    books = {"dropped": dict(draft.dropped), "problems": tuple(draft.problems), "missing": tuple(draft.missing)}
+    corpus = replace(corpus, documents=list(draft.documents.values()), **known, **books)
+    corpus = replace(corpus, fingerprint=_fingerprint(corpus))
+    facts = {key: getattr(corpus, key) for key in ("name", "fingerprint", "split", "dev_share", "dropped", "where")}
+    note("dataset", **facts, n_documents=len(corpus.documents), n_queries=len(corpus.queries))
+    return corpus
+
+
+def _sampled(queries: Sequence[Query], n: int, seed: int, draft: Draft) -> list[Query]:
+    """A nested stratified sample in the order given: the i-th of m in its stratum, in seeded order, stands at i / m."""
+    strata: Mapping[str, str] = draft.known["types"] or draft.known["labels"]
+
+    def lot(query: Query) -> str:
+        return sha256(f"{seed}:{query.id}".encode()).hexdigest()
+
+    members: dict[str, list[Query]] = defaultdict(list)
+    for query in sorted(queries, key=lot):
+        members[strata.get(query.id, "")].append(query)
+    standing = {q.id: (i / len(group), lot(q)) for group in members.values() for i, q in enumerate(group)}
+    drawn = set(sorted(standing, key=lambda id_: standing[id_])[:n])
+    lost = sorted(stratum for stratum, group in members.items() if group[0].id not in drawn)
+    draft.missing += [f"queries of type {stratum!r} in the sample" for stratum in lost]
+    return [query for query in queries if query.id in drawn]
+
+
+def _fingerprint(corpus: Corpus) -> str:
     """SHA-256 over documents, queries and what is known of them, sorted by id."""
     known = (corpus.answers, corpus.gold_documents, corpus.facts, corpus.types, corpus.labels)
     parts: list[list[Any]] = [["document", d.id, d.title, d.text, sorted(d.metadata.items())] for d in corpus.documents]

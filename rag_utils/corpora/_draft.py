@@ -1,113 +1,127 @@
-"""A corpus in the making: readers ask it for rows and hand it documents and queries; it keeps the books."""
+"""A corpus in the making: rows are taken apart as the catalogue says, and the books are kept of what is left out."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from rag_utils.corpora._sources import DataSet, Rows, Table
+from rag_utils.corpora._sources import Table
 from rag_utils.corpora.dates import published
 from rag_utils.schema import Document, Query
 
-Row = dict[str, Any]
+_KINDS = {
+    **dict.fromkeys(("id", "gold_documents"), (str, int)),
+    **dict.fromkeys(("answers", "labels"), (str, bool)),
+    "score": (str, int, float),
+}
+"""Types of a column by our name for it, where not text alone."""
+
+
+class Fault(Exception):  # noqa: N818
+    """A malformed row: the reason and, if it helps, the value."""
+
+
+@dataclass
+class Row:
+    """A record, and what its table finds in it, by our names."""
+
+    record: dict[str, Any]
+    document: dict[str, Any]
+    metadata: dict[str, Any]
+    query: dict[str, Any]
 
 
 class Draft:
-    """Collects a corpus from the well-formed rows of a data set; what is left out is counted, listed by place, or raised.
+    """Collects a corpus from rows; what is left out is counted and listed by place or, if malformed and strict, raised.
 
     `known` has, by field of `Corpus`, what is known of each query; `missing` the tables and columns that are not there.
     """
 
-    def __init__(self, dataset: DataSet, tables: Mapping[str, Rows], *, strict: bool, distractors: bool):
-        self.distractors = distractors
+    def __init__(self, *, strict: bool):
         self.documents: dict[str, Document] = {}
         self.queries: dict[str, Query] = {}
-        self.known: dict[str, dict[str, Any]] = {
-            kind: {} for kind in ("answers", "gold_documents", "facts", "types", "labels")
-        }
+        self.known: dict[str, dict[str, Any]] = defaultdict(dict)
         self.missing: list[str] = []
         self.dropped: Counter[str] = Counter()
         self.problems: list[str] = []
-        self._dataset, self._tables, self._strict = dataset, tables, strict
-        self._place = ""
+        self._memo: dict[str, Any] = {}
+        self._strict, self._place = strict, ""
 
-    def rows(self, name: str) -> Iterator[Row]:
-        """The well-formed rows of a table; none if the data set lacks it here."""
-        if name not in self._tables:
-            self.missing.append(name)
-            return
-        table = self._dataset.tables[name]
-        unseen = set(table.optional.split())
-        for place, row in self._tables[name]:
-            self._place = place
-            fault = _fault(row, table)
-            if fault:
-                self.report(fault, row if isinstance(row, Exception) else "")
+    def read(self, name: str, table: Table, rows: Iterable[tuple[str, Any]]) -> None:
+        """Take all rows of a table, given with their places; the malformed ones are reported."""
+        unseen = {column.strip("()") for column in table.columns if column.startswith("(")}
+        for self._place, record in rows:
+            try:
+                row = _taken_apart(record, table)
+                table.adapt(row, self._memo)
+                questions = _questions(row.query)
+                document = self._add_document(row, "text" in table.document) if table.document else ""
+                for question in questions:
+                    self._add_query(question, document)
+            except Fault as fault:
+                self._report(*fault.args)
             else:
-                unseen -= {column for column in unseen if not all(map(is_absent, _values_at(row, column)))}
-                yield row
+                unseen -= {column for column in unseen if texts(list(_values_at(record, column)))}
         self.missing += sorted(f"{name}.{column}" for column in unseen)
 
-    def report(self, reason: str, detail: object = "", *, malformed: bool = True) -> None:
-        """Count the row that is being read as left out; when strict, a malformed one raises ValueError."""
+    def _report(self, reason: str, detail: object = "", *, malformed: bool = True) -> None:
         said = f"{self._place}: {reason}" + (f" ({detail})" if detail != "" else "")
         if self._strict and malformed:
             raise ValueError(f"{said} (strict=True stops at the first malformed row)")
         self.dropped[reason] += 1
         self.problems.append(said)
 
-    def add_document(self, id: str, text: str, title: str | None = "", /, **metadata: Any) -> str:
-        """Keep a document and give its id back; it may come again, another one under its id is reported.
+    def _add_document(self, row: Row, new: bool) -> str:
+        """Keep a document, or more metadata of one that is there; the same one may come again, not another one."""
+        text, metadata = row.document.get("text", ""), dict(self._metadata(row.metadata))
+        id_ = str(row.document.get("id") or stable_id(text))
+        known = self.documents.get(id_)
+        if not new and known:
+            self.documents[id_] = replace(known, metadata={**known.metadata, **metadata})
+            return id_
+        if not text:
+            raise Fault("no text" if new else "document is not among the documents", id_)
+        document = Document(id=id_, text=text, title=row.document.get("title", ""), metadata=metadata)
+        if self.documents.setdefault(id_, document) != document:
+            self._report("repeated document id", id_)
+        return id_
 
-        Of the metadata, values that are absent go, lists are joined by "; ", and `published_at` becomes an ISO day,
-        which is reported and left out if it cannot be read, never guessed.
-        """
-        if is_absent(text):
-            self.report("no text", id)
-        elif id not in self.documents:
-            known = dict(self._present(metadata))
-            self.documents[id] = Document(id=id, text=text, title=title or "", metadata=known)
-        elif self.documents[id].text != text:
-            self.report("repeated document id", id)
-        return id
-
-    def _present(self, metadata: Row) -> Iterator[tuple[str, Any]]:
-        for key, value in metadata.items():
+    def _metadata(self, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Without absent values, lists joined; an unreadable date of publication is reported, never guessed."""
+        for key, value in fields.items():
             if key == "published_at":
                 try:
                     yield from published(value).items()
                 except ValueError as error:
-                    self.report("unreadable date", error)
-            elif isinstance(value, list):
-                yield from [(key, "; ".join(texts(value)))] if texts(value) else []
-            elif not is_absent(value):
-                yield key, value
+                    self._report("unreadable date", error)
+            elif texts(value):
+                yield key, "; ".join(texts(value)) if isinstance(value, list) else value
 
-    def add_query(
-        self,
-        id: str | None,
-        text: str,
-        *,
-        answers: Iterable[str] = (),
-        gold: Sequence[str] = (),
-        facts: Iterable[str] = (),
-        type: str = "",
-        label: str = "",
-    ) -> None:
-        """Keep a question with what is known of it, or report its id as repeated (the first one stays).
-
-        Without an id it is known by its document and text: asked twice, it is one question with the answers of both.
-        """
-        key = id or stable_id(gold[0], text)
-        if key not in self.queries:
+    def _add_query(self, question: Mapping[str, Any], document: str) -> None:
+        """Keep a question, or what is known of one that is there; asked twice without an id, it is one question."""
+        known = {"gold_documents": document, **question}
+        id_, text = str(known.pop("id", "")), known.pop("text", "")
+        key = id_ or stable_id(document, text)
+        if key in self.queries and text:
+            if id_:
+                raise Fault("repeated query id", id_)
+            self._report("same question again, answers joined", key, malformed=False)
+            known = {"answers": known["answers"]}
+        elif key not in self.queries:
+            if not text:
+                raise Fault("query is not among the queries", id_)
             self.queries[key] = Query(id=key, text=text)
-            for kind, value in zip(self.known, (distinct(answers), distinct(gold), tuple(facts), type, label), strict=True):
-                self.known[kind] |= {key: value} if value else {}
-        elif id:
-            self.report("repeated query id", id)
-        else:
-            self.report("same question again, answers joined", key, malformed=False)
-            self.known["answers"][key] = distinct([*self.known["answers"].get(key, ()), *answers])
+        for kind, value in known.items():
+            if texts(value):
+                self.known[kind][key] = self._joined(kind, key, texts(value))
+
+    def _joined(self, kind: str, key: str, values: list[str]) -> str | tuple[str, ...]:
+        """A type or label as it is; else what was known before and the new texts, each once but for the facts."""
+        if kind in ("types", "labels"):
+            return values[0]
+        values = [*self.known[kind].get(key, ()), *values]
+        return tuple(values if kind == "facts" else dict.fromkeys(values))
 
 
 def stable_id(*parts: str) -> str:
@@ -115,40 +129,52 @@ def stable_id(*parts: str) -> str:
     return sha256("".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def is_absent(value: object) -> bool:
-    """Nothing there: None, or text that is blank."""
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
 def texts(value: object) -> list[str]:
-    """A value or a list of values as texts, without absent ones."""
-    return [str(one) for one in (value if isinstance(value, list) else [value]) if not is_absent(one)]
+    """A value or a list of values as texts, without absent and blank ones; truth is "yes" or "no"."""
+    values = value if isinstance(value, list) else [value]
+    values = [("yes" if one else "no") if isinstance(one, bool) else one for one in values]
+    return [str(one) for one in values if one is not None and str(one).strip()]
 
 
-def distinct(values: Iterable[str]) -> tuple[str, ...]:
-    """Each value once, in order, without absent ones."""
-    return tuple(dict.fromkeys(value for value in values if not is_absent(value)))
+def _taken_apart(record: Any, table: Table) -> Row:
+    if isinstance(record, Exception):
+        raise Fault("unreadable from here on", record)
+    if not isinstance(record, dict):
+        raise Fault("not a JSON record")
+    row = Row(record, *(_fields(record, mapping) for mapping in (table.document, table.metadata, table.query)))
+    if isinstance(row.document.get("text"), list):  # its sections
+        row.document["text"] = "\n".join(row.document["text"])
+    return row
 
 
-def _fault(row: object, table: Table) -> str:
-    """What is wrong with a row, "" if nothing."""
-    if isinstance(row, Exception):
-        return "unreadable from here on"
-    if not isinstance(row, dict):
-        return "not a JSON record"
-    for column in table.columns.split():
-        for value in _values_at(row, column):
-            if is_absent(value):
-                return f"no {column}"
-            if not isinstance(value, table.kinds.get(column, str)):
-                return f"{column} is of type {type(value).__name__}"
-    return ""
+def _fields(record: dict[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
+    """What the columns hold, by our names; a Fault if one that is not optional holds nothing or another type."""
+    found: dict[str, Any] = {}
+    for name, column in mapping.items():
+        path, optional = column.strip("()"), column.startswith("(")
+        values = [value for value in _values_at(record, path) if texts(value) or not optional]
+        for value in () if optional else values:
+            if not texts(value):
+                raise Fault(f"no {path}")
+            if not isinstance(value, _KINDS.get(name, str)):
+                raise Fault(f"{path} is of type {type(value).__name__}")
+        if values:
+            found[name] = values if "[]" in path else values[0]
+    return found
 
 
-def _values_at(row: object, path: str) -> Iterator[Any]:
+def _questions(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """The question of a row, or its several with their answers."""
+    if not isinstance(fields.get("text"), list):
+        return [fields] if fields else []
+    if len(fields["text"]) != len(fields.get("answers", ())):
+        raise Fault("questions and answers differ in number")
+    return [{"text": text, "answers": answer} for text, answer in zip(fields["text"], fields["answers"], strict=True)]
+
+
+def _values_at(record: object, path: str) -> Iterator[Any]:
     """The values at a dotted path; None stands for what is not there."""
     key, _, rest = path.partition(".")
-    value = row.get(key.removesuffix("[]")) if isinstance(row, Mapping) else None
-    items = (value if isinstance(value, list) else [None]) if key.endswith("[]") else [value]
-    for item in items:
+    value = record.get(key.removesuffix("[]")) if isinstance(record, Mapping) else None
+    for item in (value if isinstance(value, list) else [None]) if key.endswith("[]") else [value]:
         yield from _values_at(item, rest) if rest else [item]

@@ -1,4 +1,4 @@
-"""What a data set consists of, and where its rows come from: the files of a folder, or the hub."""
+"""Where the rows of a data set come from: the files of a folder, or the hub."""
 
 import csv
 import gzip
@@ -7,82 +7,69 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 Rows = Iterable[tuple[str, Any]]
 """Places ("folder/file:line") and records; instead of a record None for a broken line, or the error that ended it."""
 
+BUILT_IN = Path(__file__).parent.parent / "builtin"
 _READABLE = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".tsv", ".tsv.gz")
 _PATIENCE = 3.0  # seconds to wait for the hub's first sign of life
 
 
-@dataclass(frozen=True)
-class Hub:
-    """A table on the hub. `files` = what to download, into the data set's folder + `into`.
-
-    The files are read directly where `plain`, since a loading script guards the rest of the repository.
-    """
-
-    repository: str
-    configuration: str | None = None
-    split: str = "train"
-    files: str = "*"
-    into: str = ""
-    plain: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of one kind; `files`, `columns` and `optional` hold names parted by blanks.
-
-    A file pattern that matches a folder (as a download from the hub has them) means the files in it. A column is a
-    dotted path ("document.id"), `[]` stands for every item of a list ("answers[].text"). A row that lacks one of
-    `columns`, or has another type there than text or the one in `kinds`, is malformed; those of `optional` may lack.
-    """
+class Table(NamedTuple):
+    """Rows of one kind; `catalogue.yaml` says what the fields mean."""
 
     files: str
-    columns: str
-    optional: str = ""
-    kinds: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, str] = {}
+    metadata: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    adapt: Callable[[Any, dict[str, Any]], None] = lambda row, memo: None
     required: bool = True
-    hub: Hub | None = None
+    distractors: bool = False
+    repository: str = ""
+    configuration: str | None = None
+    split: str = "train"
+    script: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Each once; optional ones in brackets."""
+        return list(dict.fromkeys([*self.document.values(), *self.metadata.values(), *self.query.values()]))
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A named data set: what it is, under which licence, who reads it, and its tables by name."""
+    """A named data set."""
 
     name: str
     about: str
     licence: str
-    read: Callable[[Any], None]
-    tables: Mapping[str, Table]
     folder: str
-
-    @property
-    def hubs(self) -> dict[str, Hub]:
-        """Hub tables by the table's name."""
-        return {name: table.hub for name, table in self.tables.items() if table.hub}
+    tables: Mapping[str, Table]
 
     @property
     def repositories(self) -> str:
-        """Repositories on the hub, each once."""
-        return " and ".join(dict.fromkeys(hub.repository for hub in self.hubs.values()))
+        """On the hub, each once."""
+        return " and ".join(dict.fromkeys(table.repository for table in self.tables.values() if table.repository))
 
+    @property
     def remedy(self) -> str:
-        """The folder expected and how to fetch it, a line per table."""
-        lines = ["expected folder, under data_dir or RAG_DATA_DIR:"]
+        """The folder expected and how to fetch it."""
+        lines = ["expected folder, under data_dir or RAG_DATA_DIR (.jsonl[.gz], .json, .parquet, .tsv):"]
         for table in self.tables.values():
-            optional = "" if table.required else "  (optional)"
-            columns = ", ".join(table.columns.split())
-            lines.append(f"  {self.folder}/{table.files.split()[0]}.jsonl[.gz] | .json | .parquet  {columns}{optional}")
-        for hub in dict.fromkeys(self.hubs.values()):
+            columns = ", ".join(column for column in table.columns if not column.startswith("("))
             lines.append(
-                f"to fetch it: hf download {hub.repository} --repo-type dataset --include '{hub.files}'"
-                f' --local-dir "$RAG_DATA_DIR/{self.folder}{hub.into}"'
+                f"  {self.folder}/{table.files.split()[0]} with {columns}{'' if table.required else ' (optional)'}"
             )
+        for table in self.tables.values():
+            files = " ".join(f"--include '{pattern}'" for pattern in table.files.split())
+            command = (
+                f'hf download {table.repository} --repo-type dataset --local-dir "$RAG_DATA_DIR/{self.folder}" {files}'
+            )
+            lines += [f"to fetch it: {command}"] if table.repository else []
         return "\n  ".join([*lines, "or use a built-in corpus: builtin_news, builtin_abstracts"])
 
 
@@ -97,15 +84,16 @@ def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[st
         files = {name: _files(folder, table.files) for name, table in dataset.tables.items()}
         lacks = [table.files.split()[0] for name, table in dataset.tables.items() if table.required and not files[name]]
         if not lacks:
-            return f"folder {folder.name}", {name: _file_rows(folder, paths) for name, paths in files.items() if paths}
+            where = "built in" if folder == BUILT_IN else f"folder {folder.name}"
+            return where, {name: _file_rows(folder, paths) for name, paths in files.items() if paths}
         tried.append(f"{folder}: no file {' and no file '.join(lacks)}")
     try:
-        if dataset.hubs:
+        if dataset.repositories:
             return f"hub {dataset.repositories}", _hub_tables(dataset)
     except ConnectionError as error:
         tried.append(str(error))
     message = f"data set {dataset.name!r} ({dataset.about}) is not to be had; tried:\n    " + "\n    ".join(tried)
-    raise FileNotFoundError(f"{message}\n  {dataset.remedy()}")
+    raise FileNotFoundError(f"{message}\n  {dataset.remedy}")
 
 
 def _files(folder: Path, patterns: str) -> list[Path]:
@@ -115,7 +103,7 @@ def _files(folder: Path, patterns: str) -> list[Path]:
 
 
 def _file_rows(folder: Path, paths: Sequence[Path]) -> Rows:
-    """Files are not read by `datasets`: it refuses a whole file for one broken line, and copies into its cache first."""
+    """Not read by `datasets`, which refuses a whole file for one broken line and copies all into its cache first."""
     for path in paths:
         shown, number = f"{folder.name}/{path.relative_to(folder).as_posix()}", 0
         try:
@@ -127,10 +115,9 @@ def _file_rows(folder: Path, paths: Sequence[Path]) -> Rows:
 
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
-        from pyarrow.parquet import ParquetFile
+        from pyarrow.parquet import read_table
 
-        batches = ParquetFile(path).iter_batches()
-        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+        yield from enumerate(read_table(path).to_pylist(), 1)
         return
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         if ".tsv" in path.suffixes:
@@ -158,7 +145,7 @@ def _hub_tables(dataset: DataSet) -> dict[str, Rows]:
     if away:
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
-        return {name: _hub_rows(name, hub) for name, hub in dataset.hubs.items()}
+        return {name: _hub_rows(name, table) for name, table in dataset.tables.items() if table.repository}
     except Exception as error:  # the library raises a dozen kinds, from OSError to its own
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if "script" in reason:
@@ -168,21 +155,24 @@ def _hub_tables(dataset: DataSet) -> dict[str, Rows]:
         datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
-def _hub_rows(name: str, hub: Hub) -> Rows:
+def _hub_rows(name: str, table: Table) -> Rows:
     from datasets import load_dataset
 
-    if hub.plain:
-        rows = load_dataset("json", data_files=f"hf://datasets/{hub.repository}/{hub.files}", split=hub.split)
+    if table.script:
+        files = f"hf://datasets/{table.repository}/{table.files.split()[-1]}"
+        rows = load_dataset("json", data_files=files, split=table.split)
     else:
-        rows = load_dataset(hub.repository, hub.configuration, split=hub.split)
-    return ((f"{hub.repository}/{name}:{number}", row) for number, row in enumerate(rows, 1))
+        rows = load_dataset(table.repository, table.configuration, split=table.split)
+    return ((f"{table.repository}/{name}:{number}", row) for number, row in enumerate(rows, 1))
 
 
 def _why_away() -> str:
     """Why the hub is not asked, "" if it answers."""
     from huggingface_hub import constants, get_session
 
-    switched = [name for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE") if os.environ.get(name, "0") not in ("", "0")]
+    switched = [
+        name for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE") if os.environ.get(name, "0") not in ("", "0")
+    ]
     if switched:
         return f"{switched[0]} is set"
     try:

@@ -75,7 +75,8 @@ def load_embedder(
         name: "sentence-transformers/all-MiniLM-L6-v2" and "BAAI/bge-small-en-v1.5" come with the installed packages;
             else a folder, else a hub id.
         query_instruction: Text before each question, for models that were trained with one.
-        batch_size: Texts of one forward pass; batches are sorted by token count.
+        batch_size: The most texts of one forward pass; batches are sorted by token count, on a CPU long texts come in
+            smaller ones.
         backend: "sentence-transformers" (default) or "flag" (FlagEmbedding).
         cache: Keep vectors on disk by (weights, settings, text), for all notebooks.
         device: "cpu", "cuda", ...; None = a GPU when there is one.

@@ -50,7 +50,7 @@ def load_reranker(
     name: str = bundled.MS_MARCO,
     *,
     backend: str | None = None,
-    batch_size: int = 8,
+    batch_size: int = 32,
     cache: bool = True,
     device: str | None = None,
     half_precision: bool = False,
@@ -61,7 +61,8 @@ def load_reranker(
         name: "cross-encoder/ms-marco-MiniLM-L-12-v2" comes with the installed packages; else a folder, else a hub id.
         backend: "flag" (FlagEmbedding, the default for names with "bge-reranker") or "cross-encoder"
             (sentence-transformers); both give raw logits.
-        batch_size: Pairs of one forward pass; on a CPU small batches are the fastest, on a GPU large ones.
+        batch_size: The most pairs of one forward pass; batches are sorted by token count, on a CPU long pairs come
+            in smaller ones.
         cache: Keep scores on disk by (weights, settings, pair), for all notebooks.
         device: "cpu", "cuda", ...; None = a GPU when there is one.
         half_precision: 16-bit arithmetic on a GPU; a CPU stays with 32 bits and says so.

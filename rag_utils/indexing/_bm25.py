@@ -1,7 +1,7 @@
 """BM25 as arrays: rank-bm25's fitted model compiled into postings, and their search in numpy.
 
-A search is exact: it orders by the float64 score, rounded to `1 / GRAINS`, and breaks ties by place. Score and place
-make one integer, the key, so that the best k are simply the k largest keys. `_bm25_numba` gives the same keys, faster.
+A search is exact: it orders by the float64 score, rounded to `1 / GRAINS`, and then by chunk number. Both make one
+integer, the key, so that the best k are simply the k largest keys. `_bm25_numba` gives the same keys, faster.
 """
 
 from collections import defaultdict
@@ -122,7 +122,6 @@ def search(
     boosts: np.ndarray,
     tie_breaker: float,
     allowed: np.ndarray,
-    places: np.ndarray,
     k: int,
 ) -> np.ndarray:
     """The best k allowed chunks of each query that share a term with it.
@@ -134,11 +133,11 @@ def search(
         boosts: (fields,), at least 0.
         tie_breaker: Share, 0 to 1, of the fields beside the best.
         allowed: (chunks,) bool: what the filter lets through.
-        places: (chunks,): of two equal scores the higher place wins; a permutation of 0 ... chunks - 1.
         k: At least 1, at most the number of chunks.
 
     Returns:
-        (queries, k) keys, best first, then `NOTHING`. A key is score in grains x chunks + place.
+        (queries, k) keys, best first, then `NOTHING`. Of equal scores the earlier chunk is better: a key is the
+        score in grains x chunks + the number of chunks that come later.
     """
     keys = np.full((len(starts) - 1, k), NOTHING)
     for q in range(len(keys)):
@@ -151,7 +150,7 @@ def search(
         scores = best + tie_breaker * (by_field.sum(axis=0) - best)
         rivals = _rivals(postings, own, scores, allowed, k)
         grains = np.rint(scores[rivals] * GRAINS).astype(np.int64)
-        found = np.sort(grains * len(allowed) + places[rivals])[::-1][:k]
+        found = np.sort(grains * len(allowed) + len(allowed) - 1 - rivals)[::-1][:k]
         keys[q, : len(found)] = found
     return keys
 

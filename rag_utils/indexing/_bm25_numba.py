@@ -68,26 +68,27 @@ def _walk(postings, terms, boosts, scores, seen, touched, n):
 
 
 @njit(cache=True, nogil=True)
-def _leaders(scores, touched, allowed, tie_breaker, k):
-    """At least k of the touched chunks, the best k among them, if there are so many."""
+def _top(scores, chunks, allowed, tie_breaker, k):
+    """Keys of some allowed chunks, the best k among them, in no order."""
     n_chunks = len(allowed)
     keys = np.empty(_SPARE * k, np.int64)
     n, floor = 0, -np.inf
-    for chunk in touched:
+    for chunk in chunks:
         score = _best_fields(scores, chunk, tie_breaker)
-        if score > floor and allowed[chunk]:
-            keys[n] = np.int64(score * GRAINS) * n_chunks + chunk
+        if score >= floor and allowed[chunk]:
+            keys[n] = np.int64(np.rint(score * GRAINS)) * n_chunks + n_chunks - 1 - chunk
             n += 1
             if n == len(keys):
                 keys.sort()
                 keys[:k] = keys[n - k :]
-                n, floor = k, keys[0] // n_chunks / GRAINS
-    return keys[:n] % n_chunks
+                n, floor = k, keys[0] // n_chunks / GRAINS - SLACK
+    return keys[:n]
 
 
 @njit(cache=True, nogil=True)
-def _floor(postings, rest, boosts, tie_breaker, scores, leaders, k):
-    """What the k-th best chunk scores at least: the k-th best full score of the leaders."""
+def _floor(postings, rest, boosts, tie_breaker, scores, chunks, allowed, k):
+    """What the k-th best chunk scores at least: the k-th best full score of those that lead now."""
+    leaders = len(allowed) - 1 - _top(scores, chunks, allowed, tie_breaker, k) % len(allowed)
     if len(leaders) < k:
         return -np.inf
     first = len(postings.fields) - len(postings.dense)
@@ -103,59 +104,49 @@ def _floor(postings, rest, boosts, tie_breaker, scores, leaders, k):
 
 
 @njit(cache=True, nogil=True)
-def _finish(postings, rest, bounds, boosts, tie_breaker, scores, rivals, floor):
-    """Adds the rest to the scores of the rivals; returns those that reach the floor."""
+def _reaching(scores, chunks, allowed, tie_breaker, floor):
+    """The allowed chunks whose score is not below the floor."""
+    reaching = np.empty_like(chunks)
+    n = 0
+    for chunk in chunks:
+        reaching[n] = chunk
+        n += allowed[chunk] and _best_fields(scores, chunk, tie_breaker) >= floor
+    return reaching[:n]
+
+
+@njit(cache=True, nogil=True)
+def _finish(postings, rest, bounds, boosts, tie_breaker, scores, rivals, allowed, floor):
+    """Adds the rest to the scores of the rivals, and leaves out at each term those that cannot reach the floor."""
     first = len(postings.fields) - len(postings.dense)
     for i in range(len(rest)):
         field = postings.fields[rest[i]]
         boost, row = boosts[field], postings.dense[rest[i] - first]
-        n = 0
+        rivals = _reaching(scores, rivals, allowed, tie_breaker, floor - bounds[i])
         for chunk in rivals:
             scores[chunk, field] += boost * row[chunk]
-            rivals[n] = chunk
-            n += _best_fields(scores, chunk, tie_breaker) >= floor - bounds[i + 1]
-        rivals = rivals[:n]
     return rivals
 
 
 @njit(cache=True, nogil=True)
-def _reaching(scores, touched, allowed, tie_breaker, floor):
-    rivals = np.empty_like(touched)
-    n = 0
-    for chunk in touched:
-        rivals[n] = chunk
-        n += allowed[chunk] and _best_fields(scores, chunk, tie_breaker) >= floor
-    return rivals[:n]
-
-
-@njit(cache=True, nogil=True)
-def search(postings, terms, starts, boosts, tie_breaker, allowed, places, k):
+def search(postings, terms, starts, boosts, tie_breaker, allowed, k):
     """See `_bm25.search`."""
-    n_chunks = len(allowed)
     keys = np.full((len(starts) - 1, k), NOTHING)
-    scores = np.zeros((n_chunks, len(boosts)))
-    seen = np.zeros(n_chunks, np.bool_)
-    touched = np.empty(n_chunks + 1, np.int64)
+    scores = np.zeros((len(allowed), len(boosts)))
+    seen = np.zeros(len(allowed), np.bool_)
+    touched = np.empty(len(allowed) + 1, np.int64)
     for q in range(len(keys)):
         own = terms[starts[q] : starts[q + 1]]
         bounds = _remaining(postings, own, boosts, tie_breaker)
         rare = walked = np.searchsorted(own, len(postings.fields) - len(postings.dense))
         n = _walk(postings, own[:rare], boosts, scores, seen, touched, 0)
-        leaders = _leaders(scores, touched[:n], allowed, tie_breaker, k)
-        floor = _floor(postings, own[rare:], boosts, tie_breaker, scores, leaders, k)
+        floor = _floor(postings, own[rare:], boosts, tie_breaker, scores, touched[:n], allowed, k)
         while walked < len(own) and bounds[walked] >= floor:
             walked += 1
         n = _walk(postings, own[rare:walked], boosts, scores, seen, touched, n)
         rivals = _reaching(scores, touched[:n], allowed, tie_breaker, floor - bounds[walked])
-        leaders = _leaders(scores, rivals, allowed, tie_breaker, k)
-        floor = max(floor, _floor(postings, own[walked:], boosts, tie_breaker, scores, leaders, k))
-        rivals = _finish(postings, own[walked:], bounds[walked:], boosts, tie_breaker, scores, rivals, floor)
-        found = np.empty(len(rivals), np.int64)
-        for i, chunk in enumerate(rivals):
-            grains = np.int64(np.rint(_best_fields(scores, chunk, tie_breaker) * GRAINS))
-            found[i] = grains * n_chunks + places[chunk]
-        found.sort()
-        found = found[::-1][:k]
+        floor = max(floor, _floor(postings, own[walked:], boosts, tie_breaker, scores, rivals, allowed, k))
+        rivals = _finish(postings, own[walked:], bounds[walked:], boosts, tie_breaker, scores, rivals, allowed, floor)
+        found = np.sort(_top(scores, rivals, allowed, tie_breaker, k))[::-1][:k]
         keys[q, : len(found)] = found
         for chunk in touched[:n]:
             scores[chunk] = 0

@@ -38,7 +38,8 @@ def read(folder: Path) -> tuple[list[Chunk], list[str], Postings, dict[str, Any]
             chunks = [Chunk(**json.loads(line)) for line in lines]
         terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
         with np.load(folder / "postings.npz", allow_pickle=False) as arrays:
-            postings = with_bounds(*(arrays[name] for name in _ARRAYS), len(chunks))
+            starts, positions, weights, fields = (arrays[name] for name in _ARRAYS)
+            postings = with_bounds(starts, positions, weights, fields, len(chunks))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{folder} holds no readable LexicalIndex ({error})"
         raise ValueError(f"{reason}: build the index from its chunks and save it again") from error

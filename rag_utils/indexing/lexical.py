@@ -4,6 +4,7 @@ PAPERS 2.4 (MetaGen Blended RAG, section 3.1: keyword index, best fields with bo
 """
 
 import contextlib
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,10 @@ from rag_utils.schema import Chunk
 
 __all__ = ["LexicalIndex", "stems", "words"]
 
+_id = operator.attrgetter("id")
 _K1 = {"okapi": 1.5, "lucene": 1.2}
+_HIGHEST_BOOST = 1_000
+"""Keeps score in grains x chunks within 64 bits."""
 _COMPILED_FROM = 1_000_000
 """Queries x chunks from which loading numba pays; below, numpy has answered by then."""
 
@@ -63,27 +67,28 @@ class LexicalIndex:
         if isinstance(fields, str) or not fields or len(set(fields)) < len(fields):
             raise ValueError(f"fields = {fields!r}: give a sequence of distinct names, as ('text', 'title')")
         settings = {"fields": list(fields), "idf": idf, "k1": k1, "b": b, "epsilon": epsilon}
+        by_id = sorted(chunks, key=_id)
         fitted = [
-            _bm25.fit((tokenizer(chunk.fields.get(field, "")) for chunk in chunks), idf, k1, b, epsilon)
+            _bm25.fit((tokenizer(chunk.fields.get(field, "")) for chunk in by_id), idf, k1, b, epsilon)
             for field in fields
         ]
-        self._assemble(chunks, tokenizer, settings, *_bm25.compile_postings(fitted, len(chunks)))
+        self._assemble(chunks, tokenizer, settings, *_bm25.compile_postings(fitted, len(by_id)))
 
     def _assemble(self, chunks, tokenizer, settings, terms: list[str], postings: _bm25.Postings) -> None:
         self.chunks, self._tokenizer, self._settings = list(chunks), tokenizer, settings
         self._terms, self._postings = terms, postings
         self._numbers: dict[str, dict[str, int]] = {}
-        for number, field in enumerate(settings["fields"]):
-            own = np.flatnonzero(postings.fields == number).tolist()
+        for i, field in enumerate(settings["fields"]):
+            own = np.flatnonzero(postings.fields == i).tolist()
             self._numbers[field] = {terms[term]: term for term in own}
-        ids = [chunk.id for chunk in self.chunks]
-        repeated = [id_ for id_, n in Counter(ids).items() if n > 1]
+        repeated = [id_ for id_, n in Counter(map(_id, self.chunks)).items() if n > 1]
         if repeated:
             raise ValueError(f"several chunks have the id {repeated[0]!r}: give each chunk an id of its own")
-        self._ids = np.array(sorted(ids, reverse=True), dtype=object)  # by place: the smaller id wins a tie
+        by_id = sorted(self.chunks, key=_id)  # inside, chunks are numbered by id, which breaks ties
+        self._ids = np.array([*map(_id, by_id)], dtype=object)
         place = {id_: i for i, id_ in enumerate(self._ids)}
-        self._places = np.array([place[id_] for id_ in ids], np.int64)
-        self._table = MetadataTable([chunk.metadata for chunk in self.chunks])
+        self._order = np.array([place[chunk.id] for chunk in self.chunks], np.int64)
+        self._table = MetadataTable([chunk.metadata for chunk in by_id])
 
     def scores(self, queries: Sequence[str], field: str = "text") -> np.ndarray:
         """BM25 of every chunk, unrounded: `BM25Okapi.get_scores` for idf "okapi", to 1e-9.
@@ -101,7 +106,7 @@ class LexicalIndex:
         terms, starts = self._encode(_texts(queries), [field])
         scores = np.zeros((len(starts) - 1, len(self.chunks)))
         _engine(scores.size).score(self._postings, terms, starts, scores)
-        return scores
+        return scores if (np.diff(self._order) > 0).all() else scores[:, self._order]
 
     def search(
         self,
@@ -120,7 +125,7 @@ class LexicalIndex:
         Args:
             queries: Texts, tokenised as the chunks were.
             k: Hits wanted, 0 or more; fewer come back where fewer match.
-            boosts: Weight of a field, 1 where not named; 0 leaves the field out.
+            boosts: Weight of a field, 0 to 1,000, 1 where not named; 0 leaves the field out.
             where: A filter for all queries, or one (or None) for each; see `rag_utils.filters.matches`.
             tie_breaker: 0 (best field only) to 1 (sum of the fields).
 
@@ -141,22 +146,22 @@ class LexicalIndex:
         keys = np.empty((len(texts), k), np.int64)
         for members, allowed in self._by_filter(where, len(texts)):
             terms, starts = self._encode([texts[i] for i in members], fields)
-            arguments = postings, terms, starts, weights, float(tie_breaker), allowed, self._places, k
+            arguments = postings, terms, starts, weights, float(tie_breaker), allowed, k
             keys[members] = engine.search(*arguments)
         return self._named(keys)
 
     def _named(self, keys: np.ndarray) -> list[list[tuple[str, float]]]:
-        grains, places = np.divmod(keys, len(self.chunks))
-        found = (keys != _bm25.NOTHING).sum(axis=1)
-        rows = zip(self._ids[places].tolist(), (grains / _bm25.GRAINS).tolist(), found.tolist(), strict=True)
-        return [list(zip(ids[:n], scores[:n], strict=True)) for ids, scores, n in rows]
+        found = (keys != _bm25.NOTHING).sum(axis=1).tolist()
+        grains, later = np.divmod(keys, len(self.chunks))
+        ids, scores = self._ids[len(self.chunks) - 1 - later].tolist(), (grains / _bm25.GRAINS).tolist()
+        return [list(zip(ids[q][:n], scores[q][:n], strict=True)) for q, n in enumerate(found)]
 
     def _searched(self, boosts: Mapping[str, float]) -> tuple[_bm25.Postings, np.ndarray, list[str]]:
         """Postings with the searched fields numbered from 0, their weights and their names."""
         self._check_fields(boosts)
         weights = np.array([boosts.get(field, 1.0) for field in self._numbers], np.float64)
-        if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(f"boosts = {dict(boosts)}: a boost is a number, 0 or more")
+        if not ((weights >= 0) & (weights <= _HIGHEST_BOOST)).all():
+            raise ValueError(f"boosts = {dict(boosts)}: a boost is a number from 0 to {_HIGHEST_BOOST}")
         kept = weights > 0
         renumbered = np.cumsum(kept) - 1
         postings = self._postings._replace(fields=renumbered[self._postings.fields])

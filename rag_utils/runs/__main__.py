@@ -2,7 +2,7 @@
 
 import sys
 
-from rag_utils.runs.command import main
+from rag_utils.runs import main
 
 if __name__ == "__main__":  # Dask's workers import this module again
     sys.exit(main())

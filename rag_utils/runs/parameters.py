@@ -1,151 +1,148 @@
-"""The cell tagged `parameters`, read without running it.
+"""The cell tagged `parameters`, read without running it, and the values that a run puts in their place.
 
 papermill only warns about a name it does not know, does not see annotated unions, and leaves derived values as they
 were; here the first and the last are errors before anything runs, and unions are read.
 """
 
 import ast
+import datetime
 import io
-import operator
+import math
 import re
 import tokenize
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
-from rag_utils.runs.notebooks import Cell
-from rag_utils.runs.values import fit, kind_name, kind_of, plain
+import yaml
 
-_TYPES: dict[str, Any] = {t.__name__: t for t in (int, float, str, bool, list, dict)} | {"tuple": list}
+from rag_utils.runs.notebooks import Cell
+
+_KIND = re.compile(r"None|int|float|str|bool|list|dict|list\[(int|float|str|bool|dict)\]|dict\[.*\]")
+
+
+class Typed(str):
+    """A value as typed on the command line: what it means depends on the kind of the parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A name of the parameters cell, its default and the comment beside it; `kind` is a type such as `int | None`."""
+    """A name of the parameters cell; `kind` as Python writes it (`int | None`), "any" for a None not annotated."""
 
     name: str
-    kind: Any
+    kind: str
     default: Any
     comment: str
 
-    def fit(self, value: Any) -> Any:
-        """The value as `values.fit` gives it.
 
-        Raises:
-            TypeError: Naming the parameter, the value and the type expected.
-        """
-        try:
-            return fit(value, self.kind)
-        except TypeError as error:
-            raise TypeError(f"{self.name} = {value!r}: {error}, {kind_name(self.kind)} is expected") from None
-
-
-def parameters_cell(cells: Sequence[Cell]) -> Cell | None:
-    """The cell tagged `parameters`, or None.
+def read_parameters(cells: Sequence[Cell]) -> dict[str, Parameter]:
+    """Every parameter by name.
 
     Raises:
-        ValueError: Two cells carry the tag; papermill would fill the first and let the second overwrite it.
+        SyntaxError: The cell is not Python.
+        ValueError: Two tagged cells (papermill would fill the first and let the second overwrite it), a statement that
+            is not `name = literal`, a value derived from another, or a default that does not fit its annotation.
     """
-    tagged = [cell for cell in cells if cell.is_code and "parameters" in cell.metadata.get("tags", ())]
+    tagged = [cell for cell in cells if cell.is_code and "parameters" in cell.tags]
     if len(tagged) > 1:
-        numbers = " and ".join(str(cell.number) for cell in tagged)
-        raise ValueError(f"two tagged cells ({numbers}): put all parameters into one cell")
-    return tagged[0] if tagged else None
-
-
-def read_parameters(cells: Sequence[Cell]) -> tuple[dict[str, Parameter], list[str]]:
-    """Every parameter by name, and what is wrong with the cell, in words.
-
-    Wrong is: a statement that is not `name = literal`, a value derived from another, a default that does not fit its
-    annotation, and a parameter that no later cell reads before it is overwritten.
-    """
+        raise ValueError(f"two tagged cells ({tagged[0].number} and {tagged[1].number}): put all into one")
+    source = tagged[0].source if tagged else ""
+    statements = ast.parse(source).body
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     found: dict[str, Parameter] = {}
-    problems: list[str] = []
+    for statement in statements:
+        parameter = _parameter(statement, comments)
+        if parameter.name in found:
+            raise ValueError(f"{parameter.name} is assigned twice")
+        found[parameter.name] = parameter
+    return found
+
+
+def fit(name: str, value: Any, kind: str) -> Any:
+    """The value as a notebook can receive it and as `kind` demands.
+
+    Text from the command line (`Typed`) is read as YAML unless a text is expected, which stays as typed; paths and
+    dates become text, pairs and sets lists, NumPy scalars plain numbers, an int a float where one is expected.
+
+    Raises:
+        ValueError: The value is of another kind; names the parameter.
+    """
     try:
-        cell = parameters_cell(cells)
-        if cell is None:
-            return {}, []
-        comments = _comments(cell.source)
-        for statement in ast.parse(cell.source).body:
-            _take(statement, comments, found, problems)
-    except (ValueError, SyntaxError, tokenize.TokenError) as error:
-        return {}, [str(error)]
-    return found, problems + _unread(list(found), cells[cell.number :])
+        return _fit(_plain(_read(value, kind) if isinstance(value, Typed) else value), kind)
+    except (TypeError, yaml.YAMLError) as error:
+        raise ValueError(f"{name} = {value!r}: {error}, {kind} is expected") from None
 
 
-def _take(statement: ast.stmt, comments: Mapping[int, str], found: dict[str, Parameter], problems: list[str]) -> None:
-    """Add the statement's parameter to `found`, or what is wrong with it to `problems`."""
+def _parameter(statement: ast.stmt, comments: Mapping[int, str]) -> Parameter:
     text = ast.unparse(statement)
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=node):
-            annotation = None
+            kind = ""
         case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as node):
-            pass
+            kind = ast.unparse(annotation)
         case _:
-            problems.append(f"`{text}` is not `name = literal`: other code belongs in the next cell")
-            return
-    if name in found:
-        problems.append(f"{name} is assigned twice")
-        return
+            raise ValueError(f"`{text}` is not `name = literal`: other code belongs in the next cell")
     try:
-        value = plain(ast.literal_eval(node))
+        value = _plain(ast.literal_eval(node))
     except (ValueError, TypeError):
-        problems.append(f"{name} is derived (`{text}`): literals only, derived values belong in the next cell")
-        return
-    try:
-        kind = _annotated(annotation) if annotation else kind_of(value)
-        beside = (comments.get(line) for line in range(statement.lineno, (node.end_lineno or 0) + 1))
-        found[name] = Parameter(name, kind, value, next(filter(None, beside), ""))
-        found[name] = replace(found[name], default=found[name].fit(value))
-    except (TypeError, ValueError) as error:
-        problems.append(str(error))
+        remedy = "literals only, derived values belong in the next cell"
+        raise ValueError(f"{name} is derived (`{text}`): {remedy}") from None
+    if kind and not all(map(_KIND.fullmatch, kind.split(" | "))):
+        raise ValueError(f"annotation `{kind}` is not understood: use int, float, str, bool, list, dict, None, unions")
+    kind = kind or _kind_of(value)
+    beside = map(comments.get, range(statement.lineno, (statement.end_lineno or 0) + 1))
+    return Parameter(name, kind, fit(name, value, kind), next(filter(None, beside), ""))
 
 
-def _comments(source: str) -> dict[int, str]:
-    """Line number -> comment."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+def _kind_of(value: Any) -> str:
+    """What a default asks for; `list[...]` where all items are of one kind."""
+    kinds = {_kind_of(item) for item in value} if isinstance(value, list) else set()
+    if len(kinds) == 1:
+        return f"list[{kinds.pop()}]"
+    return "any" if value is None else type(value).__name__
 
 
-def _annotated(node: ast.expr) -> Any:
-    """The type that an annotation names, read without evaluating it."""
-    match node:
-        case ast.Constant(value=None):
-            return types.NoneType
-        case ast.Name(id=name) if name in _TYPES:
-            return _TYPES[name]
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _annotated(left) | _annotated(right)
-        case ast.Subscript(value=ast.Name(id="list" | "tuple"), slice=inner):
-            members = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            kinds = [_annotated(m) for m in members if not (isinstance(m, ast.Constant) and m.value is ...)]
-            return list[reduce(operator.or_, kinds)]  # type: ignore[misc]
-        case ast.Subscript(value=ast.Name(id="dict")):
-            return dict
-    known = ", ".join(_TYPES)
-    raise ValueError(f"annotation `{ast.unparse(node)}` is not understood: use {known}, None and unions of them")
+def _read(text: str, kind: str) -> Any:
+    """A word of the command line as the kind of parameter asks."""
+    if text in ("None", "null"):
+        return None
+    if "str" in kind.split(" | "):
+        return str(text)
+    if "float" in kind.split(" | "):
+        with suppress(ValueError):  # YAML 1.1 takes 1e-5, without a dot, for a text
+            return float(text)
+    return yaml.safe_load(text)
 
 
-def _unread(names: Sequence[str], later: Sequence[Cell]) -> list[str]:
-    """Parameters that no later cell reads, or that are overwritten first: changing them would do nothing."""
-    waiting, problems = set(names), []
-    for cell in later:
-        read, written = _names(cell)
-        lost = waiting & (written - read)
-        problems += [f"{name} is overwritten in cell {cell.number} before it is read" for name in sorted(lost)]
-        waiting -= read | lost
-    return problems + [f"{name} is read by no later cell: use it or remove it" for name in names if name in waiting]
+def _plain(value: Any) -> Any:
+    """The value as JSON holds it."""
+    if hasattr(value, "dtype"):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, PathLike | datetime.date):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return [_plain(item) for item in sorted(value)]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: _plain(item) for key, item in value.items()}
+    raise TypeError(f"a {type(value).__name__} cannot be handed to a notebook")
 
 
-def _names(cell: Cell) -> tuple[set[str], set[str]]:
-    """Names that the cell reads, and names that it assigns; every word counts as read where there is a magic."""
-    if not cell.is_code:
-        return set(), set()
-    try:
-        nodes = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)]
-    except SyntaxError:
-        return set(re.findall(r"\w+", cell.source)), set()
-    read = {node.id for node in nodes if isinstance(node.ctx, ast.Load)}
-    return read, {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+def _fit(value: Any, kind: str) -> Any:
+    name = "None" if value is None else type(value).__name__
+    for member in kind.split(" | "):
+        outer, _, items = member.partition("[")
+        if outer == "any" or (outer == name and (not items or name == "dict")):
+            return value
+        if member == "float" and name == "int":
+            return float(value)
+        if outer == name == "list":
+            with suppress(TypeError):
+                return [_fit(item, items.removesuffix("]")) for item in value]
+    raise TypeError(f"it is a {name}")

@@ -2,65 +2,64 @@
 
 import json
 import re
+import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rag_utils.provenance import _masked as masked
-from rag_utils.runs.notebooks import map_text, read_notebook, without_noise
-from rag_utils.runs.origins import changes, data_sets, is_built_in
-from rag_utils.runs.planning import PlannedRun
-from rag_utils.runs.studies import StudyError
+from rag_utils.runs.notebooks import map_text, read_notebook
+from rag_utils.runs.studies import PlannedRun, StudyError
 
+GENERATED = ("papermill_runs/published", "figures", "README.md")
+"""Written from finished runs, so a change in them says nothing against a run."""
 _FIGURE = (".png", ".pdf", ".svg", ".csv")
 _TABLE = (".csv", ".md", ".tex")
 
 
+def commit(root: Path) -> tuple[str | None, list[str]]:
+    """The last commit, None outside a repository, and what differs from it, generated files left out."""
+    outside = [f":(exclude){path}" for path in GENERATED]
+    commands = ["rev-parse", "HEAD"], ["status", "--porcelain", "--", ".", *outside]
+    ask = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True)
+    try:
+        head, status = (ask(["git", *command]).stdout for command in commands)
+    except (OSError, subprocess.CalledProcessError):
+        return None, ["not a git repository"]
+    return head.strip(), status.splitlines()
+
+
 def collect(runs: Sequence[PlannedRun]) -> Path:
-    """Write `collected.csv` and `collected.tex`: every result of the finished runs, over seeds.
+    """Write `collected.csv` and `collected.tex` beside the runs' folders: every result of the finished runs, over seeds.
 
     A row per notebook, swept parameters other than `seed`, system and metric: `mean`, `sd` (sample standard deviation
     over the seeds, empty for one) and `seeds`, their number.
 
-    Returns:
-        The path of the CSV, beside the runs' folders.
+    Raises:
+        StudyError: No run has results yet.
     """
     import pandas as pd
 
-    swept = _swept(runs)
-    keys = ["notebook", *swept, "system", "metric"]
-    frames = [pd.DataFrame(columns=[*keys, "value"])]
-    for run in runs:
-        if run.finished and (run.folder / "results.csv").is_file():
-            values = {name: _word(run.parameters[name]) if name in run.parameters else "" for name in swept}
-            constant = {"notebook": run.notebook} | values
-            frames.append(pd.read_csv(run.folder / "results.csv").assign(**constant))
-    grouped = pd.concat(frames[1:] or frames).groupby(keys, sort=False)["value"]
+    done = [run for run in runs if run.finished() and (run.folder / "results.csv").is_file()]
+    if not done:
+        raise StudyError("no run has results yet: run the study without --collect first")
+    values = pd.DataFrame(
+        [{name: json.dumps(value).strip('"') for name, value in run.parameters.items()} for run in done]
+    )
+    values.insert(0, "notebook", [run.notebook for run in done])
+    varied = values.groupby("notebook", sort=False).nunique().max() > 1
+    keys = ["notebook", *(name for name in varied.index[varied] if name != "seed")]
+    rows = values[keys].fillna("").to_dict("records")
+    frames = [pd.read_csv(run.folder / "results.csv").assign(**row) for run, row in zip(done, rows, strict=True)]
+    grouped = pd.concat(frames).groupby([*keys, "system", "metric"], sort=False)["value"]
     table = grouped.agg(mean="mean", sd="std", seeds="count").reset_index()
-    path = runs[0].folder.parent / "collected.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = done[0].folder.parent / "collected.csv"
     table.to_csv(path, index=False, float_format="%.8g", lineterminator="\n")
     latex = table.to_latex(index=False, escape=True, float_format="%.3f", na_rep="")
     path.with_suffix(".tex").write_text(latex, encoding="utf-8")
     return path
-
-
-def refuse_changes(root: Path) -> None:
-    """Published results must come from a commit.
-
-    Raises:
-        StudyError: The tree differs from the last commit, naming the files; generated ones do not count.
-    """
-    changed = changes(root)
-    if changed:
-        raise StudyError(["--publish needs a clean tree; commit or stash first:", *changed[:10]])
-
-
-def made_from_commit(run: PlannedRun) -> bool:
-    """Whether a run is finished and was run from a clean tree, so that its commit says all about it."""
-    return run.finished and not json.loads((run.folder / "run.json").read_text(encoding="utf-8"))["git"]["dirty"]
 
 
 def publish(runs: Iterable[PlannedRun]) -> list[Path]:
@@ -70,67 +69,56 @@ def publish(runs: Iterable[PlannedRun]) -> list[Path]:
     data sets, whose text is not ours to publish, results, tables and figures under names with the data set's.
 
     Raises:
-        StudyError: Two runs would go to the same file, or a figure or table has another notebook's number.
+        StudyError: Two files would go to one place.
     """
     copies: dict[Path, bytes] = {}
     for run in runs:
-        if run.publish and run.finished:
-            made = _copies(run)
-            if copies.keys() & made.keys():
-                remedy = "say in the study which one, as in `publish: {seed: 0}`"
-                raise StudyError([f"{run.notebook}: several runs would be published as one: {remedy}"])
-            copies |= made
+        for path, content in _copies(run) if run.publish and run.finished() else ():
+            if path in copies:
+                remedy = "give tables and figures names of their own, and say in the study which run, as in `publish: {seed: 0}`"
+                raise StudyError(f"{run.notebook}: several files would be published as {path.name}: {remedy}")
+            copies[path] = content
     for path, content in copies.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return list(copies)
 
 
-def _copies(run: PlannedRun) -> dict[Path, bytes]:
+def _copies(run: PlannedRun) -> Iterator[tuple[Path, bytes]]:
     """Where each file of a run goes, and what it holds there."""
     published, figures = run.root / "papermill_runs" / "published", run.root / "figures"
-    built_in = is_built_in(run.parameters)
-    mark = "" if built_in else "." + "+".join(Path(name).name for name in data_sets(run.parameters))
-    copies = {}
-    for path in sorted(path for path in run.folder.iterdir() if path.is_file()):
+    built_in = set(run.data.values()) <= {"package"}
+    mark = "" if built_in else "." + "+".join(Path(name).name for name in run.data)
+    for path in sorted(run.folder.iterdir()):
         is_figure = path.with_suffix(".png").is_file()
         if path.name == "results.csv":
-            copies[published / f"{run.notebook}{mark}.csv"] = path.read_bytes()
+            yield published / f"{run.notebook}{mark}.csv", path.read_bytes()
         elif path.suffix in (_FIGURE if is_figure else _TABLE):
-            if path.name.split("_")[0] != run.notebook.split("_")[0] or path.stem == run.notebook:
-                raise StudyError([f"{run.notebook}: {path.name} needs a name of its own after the notebook's number"])
-            copies[(figures if is_figure else published) / f"{path.stem}{mark}{path.suffix}"] = path.read_bytes()
+            yield (figures if is_figure else published) / f"{path.stem}{mark}{path.suffix}", path.read_bytes()
     if built_in:
-        rewrite = partial(_impersonal, run.root)
-        notebook = without_noise(read_notebook(run.folder / "notebook.ipynb"), rewrite)
+        notebook = read_notebook(run.folder / "notebook.ipynb")
         record = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
-        copies[published / f"{run.notebook}.ipynb"] = _json(notebook)
-        copies[published / f"{run.notebook}.run.json"] = _json(map_text(record, rewrite))
-    return copies
+        for suffix, content in ((".ipynb", without_noise(notebook)), (".run.json", record)):
+            text = json.dumps(
+                map_text(content, partial(_impersonal, run.root)), indent=1, ensure_ascii=False, sort_keys=True
+            )
+            yield published / f"{run.notebook}{suffix}", f"{text}\n".encode()
+
+
+def without_noise(notebook: dict[str, Any]) -> dict[str, Any]:
+    """An executed notebook without times, widths, random ids and widget states: two runs of the same code are equal."""
+    cells = []
+    for cell in notebook["cells"]:
+        tags = cell["metadata"].get("tags", [])
+        kept = cell | {"metadata": {"tags": tags} if tags else {}}
+        cells.append(kept | {"id": "injected-parameters"} if "injected-parameters" in tags else kept)
+    metadata = {name: value for name, value in notebook["metadata"].items() if name in ("kernelspec", "language_info")}
+    return notebook | {"cells": cells, "metadata": metadata}
 
 
 def _impersonal(root: Path, text: str) -> str:
     """The text without this machine's paths and secrets."""
-    places = {str(root): ".", sys.prefix: "<environment>", sys.base_prefix: "<python>", str(Path.home()): "~"}
-    places |= {tempfile.gettempdir(): "<temporary>"}
+    places = {str(root): ".", sys.prefix: "<environment>", str(Path.home()): "~"}
     for place in sorted(places, key=len, reverse=True):
         text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w-])", places[place], text)
     return masked(text)
-
-
-def _json(content: object) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
-
-
-def _swept(runs: Iterable[PlannedRun]) -> list[str]:
-    """Parameters, other than the seed, that take more than one value within a notebook."""
-    seen: dict[tuple[str, str], set[str]] = {}
-    for run in runs:
-        for name, value in run.parameters.items():
-            seen.setdefault((run.notebook, name), set()).add(_word(value))
-    return list(dict.fromkeys(name for (_, name), values in seen.items() if len(values) > 1 and name != "seed"))
-
-
-def _word(value: object) -> str:
-    """A value as one cell of a table."""
-    return value if isinstance(value, str) else json.dumps(value)

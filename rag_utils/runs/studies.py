@@ -1,110 +1,214 @@
-"""A study file (YAML), its form checked; whatever is wrong with it is said at once."""
+"""A study (YAML) becomes runs: its form, its notebooks and their parameters are checked before anything runs."""
 
 import difflib
+import hashlib
+import json
+import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rag_utils.runs.notebooks import in_order
+from rag_utils.runs.notebooks import Cell, by_number, cells_of, read_notebook
+from rag_utils.runs.parameters import Parameter, fit, read_parameters
+from rag_utils.store import digest
 
-_NAME = re.compile(r"\w[\w-]*")  # a file's stem that cannot leave its folder
-_STUDY_KEYS = ("study", "defaults", "runs", "missing_models")
-_ENTRY_KEYS = ("notebook", "matrix", "publish")
+PACKAGE = Path(__file__).resolve().parent.parent
+MODEL_PARAMETERS = ("embedder", "reranker", "tokenizer")
+"""Parameters that name a model: a hub id or a local folder. `llm` joins them with `rag_utils.llm`."""
+_STUDY = {"study": "", "defaults": {}, "runs": [], "missing_models": "error"}
+_ENTRY = {"notebook": "", "matrix": {}, "publish": {}}
+_SECRET = re.compile(r"api_?key|secret|password", re.IGNORECASE)
 
 
 class StudyError(ValueError):
-    """Everything that keeps a study from being run, one sentence each."""
-
-    def __init__(self, problems: Iterable[str]):
-        super().__init__("\n".join(dict.fromkeys(problems)))
+    """What keeps a study from being run, with its remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One item of `runs:`; `matrix` is swept, `publish` picks the combinations of it that readers get."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """One execution of one notebook; `declared` is its parameters cell, `data` the fingerprint of each data set."""
 
+    study: str
     notebook: str
-    matrix: Mapping[str, list[Any]]
-    publish: Mapping[str, Any]
-
-    def combinations(self) -> Iterator[tuple[dict[str, Any], bool]]:
-        """Every combination of the matrix, and whether it is published."""
-        for values in product(*self.matrix.values()):
-            swept = dict(zip(self.matrix, values, strict=True))
-            yield swept, all(swept.get(name) == value for name, value in self.publish.items())
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A study file, checked in itself but not yet against its notebooks."""
-
-    name: str
-    defaults: Mapping[str, Any]
-    entries: list[Entry]
+    run_id: str
+    root: Path
+    declared: Mapping[str, Parameter]
+    parameters: Mapping[str, Any]
+    data: Mapping[str, str]
+    publish: bool
     skip_missing_models: bool
 
+    @property
+    def folder(self) -> Path:
+        """Where the run writes."""
+        return self.root / "papermill_runs" / "scratch" / self.study / self.run_id
 
-def read_study(path: Path) -> Study:
-    """The study file, its form checked.
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Parameters that differ from the notebook's defaults."""
+        return {name: value for name, value in self.parameters.items() if value != self.declared[name].default}
+
+    def finished(self, *, from_commit: bool = False) -> bool:
+        """Whether it has run to its end; with `from_commit`, from a clean tree, so that its commit says all about it."""
+        record = self.folder / "run.json"  # written last
+        return record.is_file() and not (from_commit and json.loads(record.read_text("utf-8"))["git"]["dirty"])
+
+
+def plan(
+    path: Path, *, root: Path, only: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> list[PlannedRun]:
+    """The runs of a study in the order of their notebooks; equal runs once.
 
     Raises:
-        StudyError: Not YAML, unknown keys, a `study:` that is not the file's stem, names that are no file names, ...
+        StudyError: Anything is wrong with the file, a notebook in it, or a value; nothing has been done then.
     """
+    study, forced = _read_study(path), dict(overrides or {})
+    sources = {entry["notebook"]: _read_source(entry["notebook"], root) for entry in study["runs"]}
+    chosen = [entry for entry in study["runs"] if only in (None, entry["notebook"], entry["notebook"].split("_")[0])]
+    if not chosen:
+        raise StudyError(f"--only {only}: {path.stem} has no such notebook; it has {', '.join(sources)}")
+    _check_names("--set", forced, [sources[entry["notebook"]][1] for entry in chosen])
+    _check_names("defaults", study["defaults"], [declared for _, declared in sources.values()])
+    _fingerprint.cache_clear()  # files may have changed since the last plan
+    runs: dict[str, PlannedRun] = {}
+    for entry in chosen:
+        name = entry["notebook"]
+        cells, declared = sources[name]
+        _check_names(f"{name}: matrix", entry["matrix"], [declared])
+        for swept, published in _combinations(entry):
+            values = _values(name, declared, {**study["defaults"], **swept, **forced})
+            data = _data(values, root)
+            run_id = f"{name}-{_identity(cells, values, data, root)[:8]}"
+            runs[run_id] = PlannedRun(
+                study=path.stem,
+                notebook=name,
+                run_id=run_id,
+                root=root,
+                declared=declared,
+                parameters=values,
+                data=data,
+                publish=published or (run_id in runs and runs[run_id].publish),
+                skip_missing_models=study["missing_models"] == "skip",
+            )
+    return list(runs.values())
+
+
+def _read_study(path: Path) -> dict[str, Any]:
+    """The study with all its keys, its entries in the order of their notebooks."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StudyError([f"{path} cannot be read as YAML: {error}"]) from None
-    _refuse(_wrong_keys(content, _STUDY_KEYS, path.name))
-    runs, defaults = content.get("runs"), content.get("defaults") or {}
-    missing = content.get("missing_models", "error")
-    entries = runs if isinstance(runs, list) and runs else []
-    wrong = {
-        f"study: {content.get('study')!r} must be the file's name, {path.stem!r}": content.get("study") != path.stem,
-        f"{path.name}: a study's name has letters, digits, _ and - only": not _NAME.fullmatch(path.stem),
-        "runs: a list of entries such as `- notebook: 21_filtered_retrieval` is needed": not entries,
-        "defaults: a mapping of names to values is needed": not isinstance(defaults, dict),
-        f"missing_models: {missing!r} is neither skip nor error": missing not in ("skip", "error"),
-    }
-    problems = [sentence for sentence, holds in wrong.items() if holds]
-    for position, entry in enumerate(entries, start=1):
-        problems += _wrong_entry(entry, f"runs, entry {position}")
-    _refuse(problems)
-    made = [Entry(entry["notebook"], entry.get("matrix") or {}, entry.get("publish") or {}) for entry in entries]
-    order = in_order([entry.notebook for entry in made])
-    return Study(path.stem, defaults, sorted(made, key=lambda e: order.index(e.notebook)), missing == "skip")
+        raise StudyError(f"{path} cannot be read as YAML: {error}") from None
+    study = _completed(content, _STUDY, path.name)
+    if study["study"] != path.stem:
+        raise StudyError(f"study: {study['study']!r} must be the file's name, {path.stem!r}")
+    if study["missing_models"] not in ("skip", "error"):
+        raise StudyError(f"missing_models: {study['missing_models']!r} is neither skip nor error")
+    if not study["runs"]:
+        raise StudyError("runs: a list of entries such as `- notebook: 21_filtered_retrieval` is needed")
+    entries = [_completed(entry, _ENTRY, f"runs, entry {n}") for n, entry in enumerate(study["runs"], start=1)]
+    return study | {"runs": sorted(entries, key=lambda entry: by_number(entry["notebook"]))}
 
 
-def _refuse(problems: Collection[str]) -> None:
-    if problems:
-        raise StudyError(problems)
-
-
-def _wrong_keys(mapping: Any, known: Collection[str], where: str) -> list[str]:
+def _completed(mapping: Any, form: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The mapping with all keys of the form; values must be of the form's types."""
     if not isinstance(mapping, dict):
-        return [f"{where}: a mapping with {', '.join(known)} is needed"]
-    return [f"{where}: unknown key {key!r}{nearest(str(key), known)}" for key in mapping if key not in known]
+        raise StudyError(f"{where}: a mapping with {', '.join(form)} is needed")
+    for key, value in mapping.items():
+        if key not in form:
+            raise StudyError(f"{where}: unknown key {key!r}{_nearest(key, form)}")
+        if not isinstance(value, type(form[key])):
+            raise StudyError(f"{where}: {key}: {value!r} is not a {type(form[key]).__name__}")
+    return {**form, **mapping}
 
 
-def _wrong_entry(entry: Any, where: str) -> list[str]:
-    problems = _wrong_keys(entry, _ENTRY_KEYS, where)
-    if problems:
-        return problems
-    name, matrix, publish = entry.get("notebook"), entry.get("matrix") or {}, entry.get("publish") or {}
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        problems.append(f"{where}: notebook: {name!r} is not a name such as 21_filtered_retrieval")
-    if not isinstance(matrix, dict) or not all(isinstance(values, list) and values for values in matrix.values()):
-        problems.append(f"{where}: matrix: each name needs a list of values, as in `seed: [0, 1, 2]`")
-    if not isinstance(publish, dict):
-        problems.append(f"{where}: publish: one value for each name is needed, as in `publish: {{seed: 0}}`")
-    return problems
+def _read_source(name: str, root: Path) -> tuple[list[Cell], dict[str, Parameter]]:
+    """A notebook's cells and what it declares."""
+    there = {path.stem: path for path in (root / "notebooks").glob("*.ipynb")}
+    if name not in there:
+        raise StudyError(f"there is no notebook {name!r} in {root / 'notebooks'}{_nearest(name, there)}")
+    try:
+        cells = cells_of(read_notebook(there[name]))
+        declared = read_parameters(cells)
+    except (SyntaxError, ValueError) as error:
+        raise StudyError(f"{name}: {error}") from None
+    for parameter in filter(_SECRET.search, declared):
+        raise StudyError(f"{name}: {parameter} looks like a secret: keys come from the environment only")
+    return cells, declared
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A question that names the closest of the names, or nothing where none is close."""
-    close = difflib.get_close_matches(name, list(names), n=1)
+def _check_names(where: str, given: Iterable[str], declared: Iterable[Mapping[str, Parameter]]) -> None:
+    """Refuse names that none of the notebooks has among its parameters."""
+    known = {name for parameters in declared for name in parameters}
+    for name in given:
+        if name not in known:
+            raise StudyError(f"{where}: {name!r} is in no cell tagged `parameters`{_nearest(name, known)}")
+
+
+def _nearest(name: object, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(name), list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _combinations(entry: Mapping[str, Any]) -> list[tuple[dict[str, Any], bool]]:
+    """Every combination of the matrix, and whether it is published."""
+    matrix, chosen = entry["matrix"], entry["publish"].items()
+    for name, values in matrix.items():
+        if not isinstance(values, list) or not values:
+            raise StudyError(f"{entry['notebook']}: matrix: {name} needs a list of values, as in `seed: [0, 1, 2]`")
+    swept = [dict(zip(matrix, values, strict=True)) for values in product(*matrix.values())]
+    if not any(chosen <= values.items() for values in swept):
+        raise StudyError(f"{entry['notebook']}: publish: {entry['publish']} is not in the matrix")
+    return [(values, chosen <= values.items()) for values in swept]
+
+
+def _values(notebook: str, declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each parameter of the notebook."""
+    try:
+        return {p.name: fit(p.name, given[p.name], p.kind) if p.name in given else p.default for p in declared.values()}
+    except ValueError as error:
+        raise StudyError(f"{notebook}: {error}") from None
+
+
+def _data(values: Mapping[str, Any], root: Path) -> dict[str, str]:
+    """Data set -> fingerprint of the folder it is read from; "package" for built-in ones, "hub" without a folder.
+
+    The parameter `dataset` is a name or a list of names; folders are looked for as `load_corpus` does.
+    """
+    from rag_utils.corpora import list_corpora
+
+    named, known, data = values.get("dataset") or [], list_corpora(), {}
+    base = root / Path(values.get("data_dir") or os.environ.get("RAG_DATA_DIR") or root).expanduser()
+    for name in [named] if isinstance(named, str) else named:
+        folders = [root / Path(name).expanduser(), base / known.get(name, {}).get("folder", name)]
+        folders += [base] if values.get("data_dir") else []
+        found = next(filter(Path.is_dir, folders), None)
+        data[name] = "package" if name.startswith("builtin_") else _fingerprint(found) if found else "hub"
+    return data
+
+
+def _identity(cells: Iterable[Cell], values: Mapping[str, Any], data: Mapping[str, str], root: Path) -> str:
+    """Equal for equal source, parameters, data, lock file, package and local models; saved outputs do not count."""
+    source = [(cell.is_code, cell.source, cell.tags) for cell in cells]
+    lock = root / "requirements.lock"
+    locked = lock.read_text(encoding="utf-8") if lock.is_file() else ""
+    models = [root / name for name in map(values.get, MODEL_PARAMETERS) if isinstance(name, str) and name]
+    folders = [PACKAGE, *filter(Path.is_dir, models)]
+    return digest(json.dumps([source, values, data, locked], sort_keys=True), *map(_fingerprint, folders))
+
+
+@cache
+def _fingerprint(folder: Path) -> str:
+    """SHA-256 over the names and contents of all files below."""
+    parts = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            with path.open("rb") as file:
+                parts += [path.relative_to(folder).as_posix(), hashlib.file_digest(file, "sha256").hexdigest()]
+    return digest(*parts)

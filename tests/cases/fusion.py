@@ -83,7 +83,7 @@ def FUS_G11():
 
 def FUS_G12():
     """A NaN is refused by name."""
-    with pytest.raises(ValueError, match="'a'.*nan"):
+    with pytest.raises(ValueError, match=r"'a'.*nan"):
         fuse([{"a": 1.0, "b": 0.5}, {"a": float("nan"), "b": 0.3}])
 
 

@@ -1,0 +1,127 @@
+"""Filtered dense search: Chroma's own `where` against `DenseIndex`, one question at a time.
+
+Run: python tests/benchmarks/where.py   (make bench NAME=where)
+
+20,000 random unit vectors of 384 numbers around 500 centres, 49 outlets whose sizes follow Zipf's law, 90 days. Each
+question has a filter of its own on 1 to 3 outlets; a second row leaves the filter out. Peer and ours alternate question
+by question in one process. Exit status 1 when filtered search is less than 50 times as fast at the median, when
+unfiltered search is slower, or when cosines are not those of brute force.
+"""
+
+import random
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from rag_utils.filters import to_chroma
+from rag_utils.indexing.dense import DenseIndex
+from rag_utils.schema import Chunk
+
+CHUNKS, DIMENSION, OUTLETS, K = 20_000, 384, 49, 10
+QUESTIONS, ROUNDS = 30, 5
+GOALS = {"filtered": 50.0, "unfiltered": 1.0}
+
+
+class Double:
+    """Stands for an encoder: a text is the number of its vector, so that only search is timed."""
+
+    dimension, name = DIMENSION, "double"
+
+    def __init__(self, vectors: np.ndarray):
+        self.vectors = vectors
+
+    def __call__(self, texts):
+        return self.vectors[[int(text) for text in texts]]
+
+
+def unit_vectors(n: int) -> np.ndarray:
+    """Clustered, as embeddings are."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((500, DIMENSION))
+    points = centres[rng.integers(500, size=n)] + 0.7 * rng.standard_normal((n, DIMENSION))
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+
+
+def corpus() -> list[Chunk]:
+    """Chunks with an outlet and a day each."""
+    rng = np.random.default_rng(1)
+    share = 1 / np.arange(1, OUTLETS + 1)
+    outlets, days = rng.choice(OUTLETS, CHUNKS, p=share / share.sum()), rng.integers(90, size=CHUNKS)
+    metadata = [
+        {"source": f"Outlet {outlet}", "published_at": f"2023-1{day // 30}-{day % 30 + 1:02d}"}
+        for outlet, day in zip(outlets, days, strict=True)
+    ]
+    return [
+        Chunk(id=f"c{i:05d}", document_id=f"d{i:05d}", start=0, end=1, fields={"text": str(i)}, metadata=facts)
+        for i, facts in enumerate(metadata)
+    ]
+
+
+class Race:
+    """Chroma and ours over the same collection."""
+
+    def __init__(self, index: DenseIndex, collection: Any, vectors: np.ndarray):
+        self.index, self.collection, self.vectors = index, collection, vectors
+        self.row = {chunk.id: row for row, chunk in enumerate(index.chunks)}
+        self.sources = np.array([chunk.metadata["source"] for chunk in index.chunks])
+
+    def run(self, outlets: list[list[str]] | None) -> tuple[np.ndarray, float, int]:
+        """Seconds (rounds, questions, peer and ours), the peer's recall, and how many of our answers are wrong."""
+        seconds, recalls, wrong = np.empty((ROUNDS, QUESTIONS, 2)), [], 0
+        for turn in range(ROUNDS):
+            for question in range(QUESTIONS):
+                where = {"source": {"$in": outlets[question]}} if outlets else None
+                seconds[turn, question], theirs, ours = self._once(CHUNKS + question, where)
+                best = self._brute_force(CHUNKS + question, where)
+                recalls.append(len(set(theirs) & set(best)) / len(best))
+                wrong += not (
+                    set(ours) <= set(best) and np.allclose(list(ours.values()), list(best.values())[:K], atol=2e-5)
+                )
+        return seconds, float(np.mean(recalls)), wrong
+
+    def _once(
+        self, question: int, where: dict[str, Any] | None
+    ) -> tuple[tuple[float, float], list[str], dict[str, float]]:
+        start = time.perf_counter()
+        found = self.collection.query(
+            self.vectors[[question]], n_results=K, where=to_chroma(where), include=["distances"]
+        )
+        middle = time.perf_counter()
+        ((*ours,),) = self.index.search([str(question)], K, where)
+        return (middle - start, time.perf_counter() - middle), found["ids"][0], dict(ours)
+
+    def _brute_force(self, question: int, where: dict[str, Any] | None) -> dict[str, float]:
+        """The best K, best first, and what ties with the last of them to 1e-5."""
+        rows = np.flatnonzero(np.isin(self.sources, where["source"]["$in"])) if where else np.arange(CHUNKS)
+        cosines = self.vectors[rows].astype(np.float64) @ self.vectors[question]
+        order = np.argsort(-cosines)
+        lowest = cosines[order[:K]][-1] - 2e-5
+        return {self.index.chunks[rows[i]].id: cosines[i] for i in order if cosines[i] >= lowest}
+
+
+def main() -> int:
+    """Prints medians, ratios and checks; returns the exit status."""
+    vectors = unit_vectors(CHUNKS + QUESTIONS)
+    index = DenseIndex(corpus(), Double(vectors))
+    draw = random.Random(0)
+    outlets = [[f"Outlet {o}" for o in draw.sample(range(OUTLETS), draw.randint(1, 3))] for _ in range(QUESTIONS)]
+    failed = False
+    with index.store.opened() as collection:
+        race = Race(index, collection, vectors)
+        for kind, filters in (("filtered", outlets), ("unfiltered", None)):
+            seconds, recall, wrong = race.run(filters)
+            peer, ours = np.median(seconds, axis=1).T  # of each round
+            ratio = float(np.median(peer / ours))
+            times = f"Chroma {np.median(peer) * 1000:.2f} ms, ours {np.median(ours) * 1000:.3f} ms"
+            print(f"{kind}: {times}: {ratio:.1f} x, goal {GOALS[kind]:g}")
+            print(
+                f"  Chroma's recall@{K} {recall:.3f}; {wrong} of {ROUNDS * QUESTIONS} of our answers are wrong, goal 0"
+            )
+            failed |= ratio < GOALS[kind] or wrong > 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The whole way: the quick study through the real runner, and a corpus of one's own, judged by their results.csv."""
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rag_utils.experiments import COLUMNS
+from rag_utils.runs import run_study
+
+ROOT = Path(__file__).parent.parent
+NEWS_QUESTIONS, NEWS_NULL = 96, 12
+
+
+@pytest.fixture(scope="module")
+def quick() -> dict[str, Path]:
+    """The folder of each notebook's run in the quick study (finished runs are taken as they are)."""
+    outcomes = run_study(ROOT / "papermill_runs" / "quick.yaml")
+    assert {o.state for o in outcomes} == {"finished"}, [o.reason for o in outcomes]
+    return {o.run.notebook: o.run.folder for o in outcomes}
+
+
+def _results(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "results.csv").set_index(["system", "metric"])
+
+
+def test_every_notebook_is_in_the_quick_study(quick):
+    assert set(quick) == {p.stem for p in (ROOT / "notebooks").glob("*.ipynb")}
+
+
+@pytest.mark.parametrize("notebook", sorted(p.stem for p in (ROOT / "notebooks").glob("*.ipynb")))
+def test_a_run_leaves_results_figures_and_provenance(quick, notebook):
+    folder = quick[notebook]
+    table = pd.read_csv(folder / "results.csv")
+    assert list(table.columns) == COLUMNS and not table.duplicated(["system", "metric"]).any()
+    assert table[["value", "low", "high"]].notna().all().all()
+    assert ((table["low"] <= table["value"]) & (table["value"] <= table["high"])).all()
+    per_query = pd.read_parquet(folder / "per_query.parquet")
+    means = per_query.groupby(["system", "metric"])["value"].agg(["mean", "count"])
+    both = table.set_index(["system", "metric"]).join(means)
+    pd.testing.assert_series_equal(both["value"], both["mean"], check_names=False, atol=1e-6)
+    assert (both["n"] == both["count"]).all()
+    for figure in folder.glob(f"{notebook[:2]}_*.png"):
+        assert all(figure.with_suffix(s).stat().st_size > 0 for s in (".pdf", ".svg", ".csv"))
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    assert run["notebook"] == notebook and run["datasets"] and run["parameters"]["seed"] == 0
+    assert str(ROOT) not in (folder / "run.json").read_text(encoding="utf-8")
+    assert str(ROOT) not in (folder / "notebook.ipynb").read_text(encoding="utf-8")
+
+
+def test_reading_answers_a_question(quick):
+    results = _results(quick["00_how_to_read"])
+    assert results.loc[("hybrid", "hits@5"), "value"] >= 0.5
+    notebook = json.loads((quick["00_how_to_read"] / "notebook.ipynb").read_text(encoding="utf-8"))
+    printed = "".join("".join(o.get("text", [])) for c in notebook["cells"] for o in c.get("outputs", []))
+    assert "nineteen houses" in printed.split("answer  :")[1].splitlines()[0]
+
+
+def test_chunking_shows_what_borders_cost(quick):
+    results = _results(quick["10_chunking"])
+    ceiling = results.xs("ceiling", level="metric")
+    assert ceiling.loc["sentences 256/32", "value"] == 1.0  # facts are whole sentences, all shorter than 256 tokens
+    assert ceiling.loc["4 equal pieces", "high"] < ceiling.loc["sentences 256/32", "low"]
+    for size in (64, 128, 256):  # a wider overlap never cuts more
+        words = [ceiling.loc[f"words {size}/{overlap}", "value"] for overlap in (0, 16, 32)]
+        assert words == sorted(words)
+    hits = results.xs("hits@4", level="metric")
+    assert (hits["n"] + hits["dropped"] == NEWS_QUESTIONS).all() and (hits["dropped"] == NEWS_NULL).all()
+
+
+def test_hybrid_beats_its_parts_on_the_news(quick):
+    results = _results(quick["40_hybrid_retrieval"])
+    hits = results.xs("hits@5", level="metric")
+    assert hits.loc["hybrid min-max", "value"] > max(hits.loc["bm25", "value"], hits.loc["dense", "value"])
+    assert hits.loc["hybrid min-max", "p"] < 0.05  # against bm25, exact McNemar, Holm over ten systems
+    assert hits.loc["hybrid + metadata + rerank", "n"] <= 16
+    for low, high in (("hits@1", "hits@5"), ("hits@5", "hits@10")):
+        wide = results["value"].unstack()
+        assert (wide[low] <= wide[high]).all()
+
+
+def test_a_corpus_of_ones_own(tmp_path, monkeypatch):
+    """A BEIR folder with metadata of its own goes through notebook 40 to a table."""
+    folder = tmp_path / "my corpus"
+    (folder / "qrels").mkdir(parents=True)
+    topics = ["ferry", "bridge", "harbour", "school", "museum", "orchard", "railway", "theatre"] * 5
+    documents = [
+        {
+            "_id": f"d{i}",
+            "title": f"Report {i}",
+            "text": f"The {t} of district {i} was opened in spring.",
+            "year": 2000 + i,
+        }
+        for i, t in enumerate(topics)
+    ]
+    queries = [{"_id": f"q{i}", "text": f"When was the {t} in district {i} opened?"} for i, t in enumerate(topics)]
+    rows = ["query-id\tcorpus-id\tscore"] + [f"q{i}\td{i}\t1" for i in range(len(topics))]
+    for name, lines in (("corpus", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text("\n".join(rows), encoding="utf-8")
+    (outcome,) = run_study(
+        ROOT / "papermill_runs" / "quick.yaml", only=["40"], overrides={"dataset": str(folder), "rerank_sample": 4}
+    )
+    assert outcome.state == "finished", outcome.reason
+    results = _results(outcome.run.folder)
+    assert results.loc[("bm25", "hits@1"), "value"] == 1.0  # the number of the district stands in one text only
+    assert results.loc[("bm25", "hits@1"), ["n", "dropped"]].sum() == results.loc[("dense", "hits@1"), "n"]
+
+
+@pytest.mark.skipif(not os.environ.get("RAG_DATA_DIR"), reason="needs RAG_DATA_DIR")
+@pytest.mark.parametrize("dataset", ["narrativeqa", "qasper"])
+def test_chunking_of_real_long_texts(dataset):
+    (outcome,) = run_study(ROOT / "papermill_runs" / "multi_meta_rag.yaml", only=["10"], overrides={"dataset": dataset})
+    assert outcome.state == "finished", outcome.reason
+    ceiling = _results(outcome.run.folder).xs("ceiling", level="metric")
+    assert ceiling.loc["sentences 256/32", "value"] >= 0.99
+    assert ceiling.loc["sentences 256/32", "n"] >= 40
