@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rag_utils.corpora import Corpus, is_dev, list_corpora, load_corpus
-from rag_utils.corpora._catalogue import _NAMED
-from rag_utils.corpora._tables import Hub
+from rag_utils.corpora._catalogue import data_sets
 from rag_utils.corpora.dates import iso_day, published
 from rag_utils.provenance import recorded
 from rag_utils.schema import Document, Query
@@ -112,13 +111,12 @@ def test_the_hub_is_read_by_datasets(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     before = datasets.config.HF_HUB_OFFLINE
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("rag_utils.corpora._sources._hub_state", lambda endpoint: "not reachable")
+    monkeypatch.setattr("rag_utils.corpora._sources._why_away", lambda: "not reachable")
     monkeypatch.delenv("RAG_DATA_DIR", raising=False)
     repository = squad_download(tmp_path) / "squad"
-    table = replace(_NAMED["squad"].tables["validation"], hub=Hub(str(repository), split="validation"))
-    monkeypatch.setitem(
-        _NAMED, "squad", replace(_NAMED["squad"], tables={**_NAMED["squad"].tables, "validation": table})
-    )
+    squad = data_sets()["squad"]
+    table = squad.tables["validation"]._replace(repository=str(repository))
+    monkeypatch.setitem(data_sets(), "squad", replace(squad, tables={**squad.tables, "validation": table}))
     corpus = load_corpus("squad", split="all")
     assert corpus.where == f"hub {repository}"
     assert corpus.fingerprint == load_corpus("squad", data_dir=tmp_path, split="all").fingerprint
@@ -252,7 +250,7 @@ def test_qasper_keeps_equal_questions_on_two_papers_apart(tmp_path):
     corpus = load_corpus("qasper", data_dir=tmp_path, split="all")
     ids = [short_id(short_id(f"Paper {n}."), "Which data?") for n in (1, 2)]
     assert corpus.answers == {ids[0]: ("Data 1",), ids[1]: ("Data 2",)}
-    assert list(corpus.dropped) == ["instructions and outputs differ in number"]
+    assert list(corpus.dropped) == ["questions and answers differ in number"]
 
 
 def test_boolq_with_and_without_titles(tmp_path):
@@ -338,8 +336,8 @@ def test_a_folder_of_ones_own(tmp_path, monkeypatch):
     assert (corpus.answers, corpus.facts) == ({"q1": ("by mule",)}, {"q1": ("Salt came by mule.",)})
     assert corpus.labels == {"q1": "yes"}
     assert corpus.problems == (
+        "mine/qrels/test.tsv:2: query is not among the queries (q9)",
         "mine/qrels/test.tsv:3: score is not a number (many)",
-        "mine/qrels/test.tsv:2: judged query is not among the queries (q9)",
     )
     monkeypatch.setenv("RAG_DATA_DIR", str(tmp_path))
     for again in (load_corpus("mine", split="all"), load_corpus("mine", data_dir=tmp_path, split="all")):
@@ -354,7 +352,7 @@ def test_malformed_rows_are_named_counted_and_left_out(tmp_path):
         "[1, 2]",
         json.dumps({**SQUAD[1], "id": "s7", "question": " "}),
         json.dumps({**SQUAD[1], "id": "s8", "answers": {"text": "1701"}}),
-        json.dumps({**SQUAD[1], "id": 9}),
+        json.dumps({**SQUAD[1], "id": 9.5}),
         json.dumps({**SQUAD[1], "id": "s10", "answers": {"text": [None]}}),
         json.dumps({**SQUAD[1], "id": "s11"}),
     ]
@@ -362,7 +360,7 @@ def test_malformed_rows_are_named_counted_and_left_out(tmp_path):
     corpus = load_corpus("squad", data_dir=tmp_path, split="all")
     assert [query.id for query in corpus.queries] == ["s0", "s1", "s2", "s11"]
     assert {problem.split("more.jsonl:")[1] for problem in corpus.problems} == {
-        *("2: not a JSON record", "3: no question", "4: no answers.text[]", "5: id is of type int"),
+        *("2: not a JSON record", "3: no question", "4: no answers.text[]", "5: id is of type float"),
         *("6: no answers.text[]", "8: not a JSON record", "1: repeated query id (s0)"),
     }
     assert corpus.dropped["not a JSON record"] == 2 and sum(corpus.dropped.values()) == 7

@@ -14,6 +14,7 @@ import pytest
 
 from rag_utils.filters import matches, to_chroma
 from rag_utils.indexing import _chroma
+from rag_utils.indexing._filtered import MetadataTable
 from rag_utils.indexing.dense import DenseIndex, collection_name, similarity
 from rag_utils.schema import Chunk
 
@@ -374,3 +375,13 @@ def test_similarity_names_an_unknown_space():
 
 def test_chroma_sends_no_telemetry():
     assert DenseIndex([], Lookup({"a": [1.0]})).store._client.get_settings().anonymized_telemetry is False
+
+
+def test_filters_tell_types_apart_and_take_what_is_missing():
+    table = MetadataTable([{"n": 1}, {"n": True}, {"n": "1"}, {}, {"n": 2, "m": 2}])
+    for where in ({"n": 1}, {"n": {"$ne": 1}}, {"n": {"$gte": 1}, "m": 2}, {"$or": [{"m": 2}, {"n": True}]}, {}):
+        rows = sorted(table.rows(where).tolist())
+        assert rows == [row for row, metadata in enumerate(table._metadata) if matches(where, metadata)]
+    assert MetadataTable([]).rows({"n": 1}).tolist() == []
+    with pytest.raises(ValueError, match=r"\$near"):
+        table.rows({"n": {"$near": 1}})

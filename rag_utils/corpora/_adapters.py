@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
-from rag_utils.corpora._draft import Fault, Row, stable_id
+from rag_utils.corpora._draft import Row, RowError, stable_id
 from rag_utils.corpora.dates import iso_day
 
 _LONGEST_TITLE = 100  # characters; a dash further on is one of the passage's own
@@ -66,7 +66,7 @@ def _number(value: object, name: str) -> float:
     try:
         return float(str(value))
     except ValueError:
-        raise Fault(f"{name} is not a number", value) from None
+        raise RowError(f"{name} is not a number", value) from None
 
 
 def extra_keys(row: Row, memo: dict[str, Any]) -> None:

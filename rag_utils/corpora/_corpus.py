@@ -53,11 +53,11 @@ class Corpus:
     def __str__(self) -> str:
         """A summary without any text of the data."""
         dropped = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items()) or "nothing"
+        missing = ", ".join(self.missing) or "nothing"
+        counts = f"{len(self.documents):,} documents, {len(self.queries):,} queries"
         return (
-            f"{self.name}: {len(self.documents):,} documents, {len(self.queries):,} queries "
-            f"(split {self.split!r}, dev share {self.dev_share})\n"
-            f"from {self.where or 'memory'}; left out: {dropped}; "
-            f"not in the data: {', '.join(self.missing) or 'nothing'}\n"
+            f"{self.name}: {counts} (split {self.split!r}, dev share {self.dev_share})\n"
+            f"from {self.where or 'memory'}; left out: {dropped}; not in the data: {missing}\n"
             f"fingerprint {self.fingerprint[:16]}"
         )
 
@@ -94,46 +94,37 @@ def load_corpus(
         n_queries: Sample so many queries of the split, by question type in the shares of the whole, each type at
             least once where there is room. With equal seed a smaller sample lies inside a larger one.
         seed: Of the sample.
-        strict: Raise at the first malformed row, where by default it is left out, counted and listed in `problems`.
-        distractors: Also the documents that no query asks about, where they are a table of their own (PubMedQA's
-            artificial abstracts, BoolQ's unlabelled passages).
+        strict: Raise at the first malformed row; by default it is left out, counted and listed in `problems`.
+        distractors: Also documents that no query asks about (PubMedQA's artificial, BoolQ's unlabelled ones).
 
     Raises:
         FileNotFoundError: The data is nowhere to be had; says what was tried, the folder expected and how to fetch it.
         ValueError: An argument out of range, or a malformed row when strict.
     """
+    _check(split, dev_share, n_queries)
+    dataset, folders = find(name, data_dir)
+    where, tables = open_tables(dataset, folders)
+    draft = Draft(strict=strict)
+    for key, table in dataset.tables.items():
+        if distractors or not table.distractors:
+            draft.read(key, table, tables.get(key))
+    queries = [q for q in draft.queries.values() if split == "all" or is_dev(q.id, dev_share) == (split == "dev")]
+    if n_queries is not None:
+        queries = _sampled(queries, n_queries, seed, draft)
+    corpus = Corpus(dataset.name, **draft.contents(queries), split=split, dev_share=dev_share, where=where)
+    corpus = replace(corpus, fingerprint=_fingerprint(corpus))
+    facts = {key: getattr(corpus, key) for key in ("name", "fingerprint", "split", "dev_share", "dropped", "where")}
+    note("dataset", **facts, n_documents=len(corpus.documents), n_queries=len(corpus.queries))
+    return corpus
+
+
+def _check(split: str, dev_share: float, n_queries: int | None) -> None:
     if split not in ("test", "dev", "all"):
         raise ValueError(f"split = {split!r}: choose 'test', 'dev' or 'all'")
     if not 0 <= dev_share <= 1:
         raise ValueError(f"dev_share = {dev_share!r}: a share lies between 0 and 1")
     if n_queries is not None and n_queries < 1:
         raise ValueError(f"n_queries = {n_queries!r}: sample at least one query, or None for all")
-    dataset, folders = find(name, data_dir)
-    where, tables = open_tables(dataset, folders)
-    draft = Draft(strict=strict)
-    for key, table in dataset.tables.items():
-        if key not in tables:
-            draft.missing.append(key)
-        elif distractors or not table.distractors:
-            draft.read(key, table, tables[key])
-    queries = [q for q in draft.queries.values() if split == "all" or is_dev(q.id, dev_share) == (split == "dev")]
-    if n_queries is not None:
-        queries = _sampled(queries, n_queries, seed, draft)
-    return _finished(Corpus(dataset.name, [], queries, split=split, dev_share=dev_share, where=where), draft)
-
-
-def _finished(corpus: Corpus, draft: Draft) -> Corpus:
-    """With the draft's documents, what it knows of the queries, its books and the fingerprint; noted."""
-    known: dict[str, Any] = {
-        kind: {query.id: values[query.id] for query in corpus.queries if query.id in values}
-        for kind, values in draft.known.items()
-    }
-    books = {"dropped": dict(draft.dropped), "problems": tuple(draft.problems), "missing": tuple(draft.missing)}
-    corpus = replace(corpus, documents=list(draft.documents.values()), **known, **books)
-    corpus = replace(corpus, fingerprint=_fingerprint(corpus))
-    facts = {key: getattr(corpus, key) for key in ("name", "fingerprint", "split", "dev_share", "dropped", "where")}
-    note("dataset", **facts, n_documents=len(corpus.documents), n_queries=len(corpus.queries))
-    return corpus
 
 
 def _sampled(queries: Sequence[Query], n: int, seed: int, draft: Draft) -> list[Query]:
@@ -154,11 +145,8 @@ def _sampled(queries: Sequence[Query], n: int, seed: int, draft: Draft) -> list[
 
 
 def _fingerprint(corpus: Corpus) -> str:
-    """SHA-256 over documents, queries and what is known of them, sorted by id."""
     known = (corpus.answers, corpus.gold_documents, corpus.facts, corpus.types, corpus.labels)
     parts: list[list[Any]] = [["document", d.id, d.title, d.text, sorted(d.metadata.items())] for d in corpus.documents]
     parts += [["query", q.id, q.text, [values.get(q.id) for values in known]] for q in corpus.queries]
-    digest = sha256()
-    for line in sorted(json.dumps(part, ensure_ascii=False) for part in parts):
-        digest.update(line.encode("utf-8", errors="surrogatepass"))
-    return digest.hexdigest()
+    lines = sorted(json.dumps(part, ensure_ascii=False) for part in parts)
+    return sha256("".join(lines).encode("utf-8", errors="surrogatepass")).hexdigest()

@@ -1,12 +1,12 @@
 """A corpus in the making: rows are taken apart as the catalogue says, and the books are kept of what is left out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from rag_utils.corpora._sources import Table
+from rag_utils.corpora._sources import Rows, Table
 from rag_utils.corpora.dates import published
 from rag_utils.schema import Document, Query
 
@@ -18,7 +18,7 @@ _KINDS = {
 """Types of a column by our name for it, where not text alone."""
 
 
-class Fault(Exception):  # noqa: N818
+class RowError(Exception):
     """A malformed row: the reason and, if it helps, the value."""
 
 
@@ -48,19 +48,22 @@ class Draft:
         self._memo: dict[str, Any] = {}
         self._strict, self._place = strict, ""
 
-    def read(self, name: str, table: Table, rows: Iterable[tuple[str, Any]]) -> None:
-        """Take all rows of a table, given with their places; the malformed ones are reported."""
+    def read(self, name: str, table: Table, rows: Rows | None) -> None:
+        """Take all rows of a table, None = there is no such table here; the malformed ones are reported."""
+        if rows is None:
+            self.missing.append(name)
+            return
         unseen = {column.strip("()") for column in table.columns if column.startswith("(")}
         for self._place, record in rows:
             try:
-                row = _taken_apart(record, table)
+                row = _row(record, table)
                 table.adapt(row, self._memo)
                 questions = _questions(row.query)
                 document = self._add_document(row, "text" in table.document) if table.document else ""
                 for question in questions:
                     self._add_query(question, document)
-            except Fault as fault:
-                self._report(*fault.args)
+            except RowError as error:
+                self._report(*error.args)
             else:
                 unseen -= {column for column in unseen if texts(list(_values_at(record, column)))}
         self.missing += sorted(f"{name}.{column}" for column in unseen)
@@ -74,15 +77,15 @@ class Draft:
 
     def _add_document(self, row: Row, new: bool) -> str:
         """Keep a document, or more metadata of one that is there; the same one may come again, not another one."""
-        text, metadata = row.document.get("text", ""), dict(self._metadata(row.metadata))
-        id_ = str(row.document.get("id") or stable_id(text))
+        text, title = ("\n".join(texts(row.document.get(name))) for name in ("text", "title"))
+        id_, metadata = str(row.document.get("id") or stable_id(text)), dict(self._metadata(row.metadata))
         known = self.documents.get(id_)
-        if not new and known:
+        if known and not new:
             self.documents[id_] = replace(known, metadata={**known.metadata, **metadata})
             return id_
         if not text:
-            raise Fault("no text" if new else "document is not among the documents", id_)
-        document = Document(id=id_, text=text, title=row.document.get("title", ""), metadata=metadata)
+            raise RowError("no text" if new else "document is not among the documents", id_)
+        document = Document(id=id_, text=text, title=title, metadata=metadata)
         if self.documents.setdefault(id_, document) != document:
             self._report("repeated document id", id_)
         return id_
@@ -105,23 +108,25 @@ class Draft:
         key = id_ or stable_id(document, text)
         if key in self.queries and text:
             if id_:
-                raise Fault("repeated query id", id_)
+                raise RowError("repeated query id", id_)
             self._report("same question again, answers joined", key, malformed=False)
-            known = {"answers": known["answers"]}
+            known = {"answers": known.get("answers")}
         elif key not in self.queries:
             if not text:
-                raise Fault("query is not among the queries", id_)
+                raise RowError("query is not among the queries", id_)
             self.queries[key] = Query(id=key, text=text)
         for kind, value in known.items():
-            if texts(value):
-                self.known[kind][key] = self._joined(kind, key, texts(value))
+            more, before = texts(value), self.known[kind].get(key, ())
+            if more and kind in ("types", "labels"):
+                self.known[kind][key] = more[0]
+            elif more:  # every fact counts, an answer or a document once
+                self.known[kind][key] = tuple([*before, *more] if kind == "facts" else dict.fromkeys([*before, *more]))
 
-    def _joined(self, kind: str, key: str, values: list[str]) -> str | tuple[str, ...]:
-        """A type or label as it is; else what was known before and the new texts, each once but for the facts."""
-        if kind in ("types", "labels"):
-            return values[0]
-        values = [*self.known[kind].get(key, ()), *values]
-        return tuple(values if kind == "facts" else dict.fromkeys(values))
+    def contents(self, queries: Sequence[Query]) -> dict[str, Any]:
+        """All that was collected, with these of the queries only, by field of `Corpus`."""
+        known = {kind: {q.id: values[q.id] for q in queries if q.id in values} for kind, values in self.known.items()}
+        books = {"dropped": dict(self.dropped), "problems": tuple(self.problems), "missing": tuple(self.missing)}
+        return {"documents": list(self.documents.values()), "queries": list(queries), **known, **books}
 
 
 def stable_id(*parts: str) -> str:
@@ -136,28 +141,25 @@ def texts(value: object) -> list[str]:
     return [str(one) for one in values if one is not None and str(one).strip()]
 
 
-def _taken_apart(record: Any, table: Table) -> Row:
+def _row(record: Any, table: Table) -> Row:
     if isinstance(record, Exception):
-        raise Fault("unreadable from here on", record)
+        raise RowError("unreadable from here on", record)
     if not isinstance(record, dict):
-        raise Fault("not a JSON record")
-    row = Row(record, *(_fields(record, mapping) for mapping in (table.document, table.metadata, table.query)))
-    if isinstance(row.document.get("text"), list):  # its sections
-        row.document["text"] = "\n".join(row.document["text"])
-    return row
+        raise RowError("not a JSON record")
+    return Row(record, *(_fields(record, columns) for columns in (table.document, table.metadata, table.query)))
 
 
 def _fields(record: dict[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
-    """What the columns hold, by our names; a Fault if one that is not optional holds nothing or another type."""
+    """What the columns hold, by our names; RowError if one that is not optional holds nothing or another type."""
     found: dict[str, Any] = {}
     for name, column in mapping.items():
         path, optional = column.strip("()"), column.startswith("(")
         values = [value for value in _values_at(record, path) if texts(value) or not optional]
         for value in () if optional else values:
             if not texts(value):
-                raise Fault(f"no {path}")
+                raise RowError(f"no {path}")
             if not isinstance(value, _KINDS.get(name, str)):
-                raise Fault(f"{path} is of type {type(value).__name__}")
+                raise RowError(f"{path} is of type {type(value).__name__}")
         if values:
             found[name] = values if "[]" in path else values[0]
     return found
@@ -168,7 +170,7 @@ def _questions(fields: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(fields.get("text"), list):
         return [fields] if fields else []
     if len(fields["text"]) != len(fields.get("answers", ())):
-        raise Fault("questions and answers differ in number")
+        raise RowError("questions and answers differ in number")
     return [{"text": text, "answers": answer} for text, answer in zip(fields["text"], fields["answers"], strict=True)]
 
 

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,19 +57,17 @@ class DataSet:
     @property
     def remedy(self) -> str:
         """The folder expected and how to fetch it."""
-        lines = ["expected folder, under data_dir or RAG_DATA_DIR (.jsonl[.gz], .json, .parquet, .tsv):"]
+        layout = ["expected, under data_dir or RAG_DATA_DIR, as .jsonl[.gz], .json, .parquet or .tsv:"]
+        commands = ["to fetch it:"] if self.repositories else []
         for table in self.tables.values():
             columns = ", ".join(column for column in table.columns if not column.startswith("("))
-            lines.append(
-                f"  {self.folder}/{table.files.split()[0]} with {columns}{'' if table.required else ' (optional)'}"
-            )
-        for table in self.tables.values():
-            files = " ".join(f"--include '{pattern}'" for pattern in table.files.split())
-            command = (
-                f'hf download {table.repository} --repo-type dataset --local-dir "$RAG_DATA_DIR/{self.folder}" {files}'
-            )
-            lines += [f"to fetch it: {command}"] if table.repository else []
-        return "\n  ".join([*lines, "or use a built-in corpus: builtin_news, builtin_abstracts"])
+            optional = "" if table.required else " (optional)"
+            layout.append(f"  {self.folder}/{table.files.split()[0]} with {columns}{optional}")
+            if table.repository:
+                files = " ".join(f"--include '{pattern}'" for pattern in table.files.split())
+                target = f'--local-dir "$RAG_DATA_DIR/{self.folder}"'
+                commands.append(f"  hf download {table.repository} --repo-type dataset {files} {target}")
+        return "\n  ".join([*layout, *commands, "or use a built-in corpus: builtin_news, builtin_abstracts"])
 
 
 def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[str, Rows]]:
@@ -170,13 +167,8 @@ def _why_away() -> str:
     """Why the hub is not asked, "" if it answers."""
     from huggingface_hub import constants, get_session
 
-    switched = [
-        name for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE") if os.environ.get(name, "0") not in ("", "0")
-    ]
-    if switched:
-        return f"{switched[0]} is set"
     try:
         get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
-    except Exception as error:  # httpx or requests, by the library's version
+    except Exception as error:  # offline mode, or httpx's or requests', by the library's version
         return f"not reachable: {type(error).__name__}"
     return ""

@@ -41,18 +41,16 @@ def published(value: object) -> dict[str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def _day_of_text(text: str) -> str | None:
+    from dateutil import parser
+
     found = _ISO.fullmatch(text)
     try:
         if found:
             return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
-        return _written_day(text) if _WRITTEN.match(text) else None
+        if not _WRITTEN.match(text):
+            return None
+        # The parser fills what is missing from its default: a day that depends on the default was not written.
+        one, two = (parser.parse(text, default=datetime(2000, 1, day)).date() for day in (1, 2))
     except (ValueError, OverflowError):
         return None
-
-
-def _written_day(text: str) -> str | None:
-    """The parser fills what is missing from its default: a day that depends on the default was not written."""
-    from dateutil import parser
-
-    one, two = (parser.parse(text, default=datetime(2000, 1, day)).date() for day in (1, 2))
     return one.isoformat() if one == two else None

@@ -1,14 +1,23 @@
 """Which chunks a filter leaves, asked once for each distinct combination of the values it looks at."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rag_utils.filters import matcher
 
-_Combinations = tuple[np.ndarray, list[dict[str, Any]]]
-"""For each chunk the number of its combination, and the combinations."""
+
+@dataclass(frozen=True)
+class _Combinations:
+    """The distinct values that chunks have in some fields."""
+
+    values: list[dict[str, Any]]
+    rows: list[np.ndarray]
+    """For each combination the numbers of its chunks."""
+    of_row: np.ndarray
+    """For each chunk the number of its combination."""
 
 
 class MetadataTable:
@@ -22,31 +31,36 @@ class MetadataTable:
         self._combinations: dict[tuple[str, ...], _Combinations] = {}
 
     def rows(self, where: Mapping[str, Any]) -> np.ndarray:
-        """Row numbers, ascending, of the chunks that satisfy the filter; raises as `filters.matches` does."""
-        satisfied = np.ones(len(self._metadata), dtype=bool)
-        for key, condition in where.items():  # all have to hold, so fields need not be combined
-            satisfied &= self._satisfied({key: condition})
-        return np.flatnonzero(satisfied)
+        """Numbers of the chunks that satisfy the filter, in no order; raises as `filters.matches` does."""
+        left: np.ndarray | None = None
+        for key, condition in where.items():  # all have to hold, so the values of several fields need not be combined
+            combinations, satisfied = self._satisfied({key: condition})
+            if left is None:
+                left = _joined([combinations.rows[i] for i in np.flatnonzero(satisfied)])
+            else:
+                left = left[satisfied[combinations.of_row[left]]]
+        return np.arange(len(self._metadata)) if left is None else left
 
-    def _satisfied(self, where: Mapping[str, Any]) -> np.ndarray:
+    def _satisfied(self, where: Mapping[str, Any]) -> tuple[_Combinations, np.ndarray]:
         satisfies = matcher(where)
         fields = tuple(sorted(set(_fields(where))))
         if fields not in self._combinations:
             self._combinations[fields] = self._combine(fields)
-        codes, combinations = self._combinations[fields]
-        return np.array([satisfies(combination) for combination in combinations], dtype=bool)[codes]
+        combinations = self._combinations[fields]
+        return combinations, np.array([satisfies(values) for values in combinations.values], dtype=bool)
 
     def _combine(self, fields: tuple[str, ...]) -> _Combinations:
         number: dict[tuple[Any, ...], int] = {}
-        codes = np.empty(len(self._metadata), dtype=np.int64)
-        combinations: list[dict[str, Any]] = []
+        of_row = np.empty(len(self._metadata), dtype=np.int64)
+        values: list[dict[str, Any]] = []
         for row, metadata in enumerate(self._metadata):
-            values = {field: metadata[field] for field in fields if field in metadata}
-            key = tuple((field, type(value), value) for field, value in values.items())  # 1 and True are two values
-            codes[row] = number.setdefault(key, len(number))
-            if len(number) > len(combinations):
-                combinations.append(values)
-        return codes, combinations
+            own = {field: metadata[field] for field in fields if field in metadata}
+            key = tuple((field, type(value), value) for field, value in own.items())  # 1 and True are two values
+            of_row[row] = number.setdefault(key, len(number))
+            if len(number) > len(values):
+                values.append(own)
+        rows = np.split(np.argsort(of_row, kind="stable"), np.cumsum(np.bincount(of_row, minlength=1))[:-1])
+        return _Combinations(values, rows, of_row)
 
 
 def _fields(where: Mapping[str, Any]) -> Iterator[str]:
@@ -56,3 +70,7 @@ def _fields(where: Mapping[str, Any]) -> Iterator[str]:
                 yield from _fields(clause)
         else:
             yield key
+
+
+def _joined(rows: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)

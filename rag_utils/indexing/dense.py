@@ -114,15 +114,12 @@ class DenseIndex:
         """
         if k < 0:
             raise ValueError(f"k = {k}: ask for 0 or more chunks")
-        filters = [where] * len(queries) if where is None or isinstance(where, Mapping) else list(where)
-        if len(filters) != len(queries):
-            raise ValueError(f"{len(filters)} filters for {len(queries)} questions: give one each, or one for all")
+        groups = _grouped(where, len(queries))
         found: list[Ranking] = [[] for _ in queries]
         if not (k and self.chunks and found):
             return found
         vectors = self._query_vectors(queries)
-        for members in _grouped(filters):
-            chosen = filters[members[0]]
+        for chosen, members in groups:
             if not chosen and len(self) > self.exact_up_to:
                 rankings = self._approximate(vectors[members], k)
             else:
@@ -229,9 +226,14 @@ def similarity(distances: Sequence[float] | np.ndarray, space: str = SPACE) -> n
     return 1 - np.asarray(distances, dtype=np.float64) / (2 if space == "l2" else 1)
 
 
-def _grouped(filters: Sequence[Where]) -> list[list[int]]:
-    """Numbers of the questions that share a filter."""
-    groups: dict[str, list[int]] = {}
-    for query, where in enumerate(filters):
-        groups.setdefault(json.dumps(where or None, sort_keys=True, default=str), []).append(query)
+def _grouped(where: Where | Sequence[Where], n: int) -> list[tuple[Where, list[int]]]:
+    """Each distinct filter with the numbers of the questions that it is for, of n."""
+    if where is None or isinstance(where, Mapping):
+        return [(where, list(range(n)))]
+    if len(where) != n:
+        raise ValueError(f"{len(where)} filters for {n} questions: give one each, or one for all")
+    groups: dict[str, tuple[Where, list[int]]] = {}
+    for query, own in enumerate(where):
+        key = json.dumps(own or None, sort_keys=True, default=str)
+        groups.setdefault(key, (own, []))[1].append(query)
     return list(groups.values())

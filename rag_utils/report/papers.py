@@ -7,11 +7,15 @@ unverified, ? not known. Shares are fractions, with n where an interval can be c
 
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 import pandas as pd
 
-from rag_utils.report.tables import number
+from rag_utils.report.tables import interval
 from rag_utils.statistics import wilson_interval
+
+_REPORTED = ["row", "metric", "reported", "reported interval"]
+_BESIDE = [*_REPORTED, "ours", "ours interval", "n ours", "difference", "same data?", "same model?", "mark"]
 
 
 def paper_table(study: str, n: int) -> pd.DataFrame:
@@ -23,7 +27,7 @@ def paper_table(study: str, n: int) -> pd.DataFrame:
     folder = files("rag_utils") / "papers"
     path = folder / f"{study}_table{n}.csv"
     if not path.is_file():
-        known = sorted(file.name.removesuffix(".csv") for file in folder.iterdir() if file.name.endswith(".csv"))
+        known = sorted(file.name.removesuffix(".csv") for file in folder.iterdir())
         raise ValueError(f"no table {n} of {study!r}; there are: {', '.join(known)}")
     with path.open(encoding="utf-8") as file:
         return pd.read_csv(file, dtype=str, keep_default_na=False)
@@ -53,72 +57,50 @@ def beside_paper(
         same_model: Ours was measured with the paper's model.
 
     Returns:
-        Text columns `row, metric, reported, reported interval, ours, ours interval, n ours, difference, same data?,
-        same model?, mark`. Reported cells that are unverified (M) stand in brackets, unknown ones (?) read "n/a". The
-        reported interval is Wilson's 95 %, computed from n for shares; the difference is ours minus reported.
+        A frame of text. Reported numbers that are unverified (M) stand in brackets, unknown ones (?) read "n/a"; their
+        interval is Wilson's 95 %, computed from n for shares; the difference is ours minus reported.
 
     Raises:
         ValueError: Unknown study, table, row or system, or metrics of which none is in the paper's table.
     """
     cells = paper_table(study, n)
-    partner = dict(rows) if rows is not None else {row: row for row in cells["row"] if row in set(table["system"])}
+    partner = {name: name for name in {*cells["row"]} & {*table["system"]}} if rows is None else rows
     _check(partner, cells, table)
     ours = table.set_index(["system", "metric"])
-    flags = {
-        "same data?": "yes" if same_data else f"no: {data}" if data else "no",
-        "same model?": "yes" if same_model else "no",
-    }
+    data_flag = "yes" if same_data else f"no: {data}" if data else "no"
     lines = []
     for cell in cells.to_dict("records"):
+        line = {"row": cell["row"], "metric": cell["metric"], **reported(cell), "mark": cell["mark"]}
         key = (partner.get(cell["row"]), cell["metric"])
-        line = {"row": cell["row"], "metric": cell["metric"], "reported": reported(cell)}
-        line["reported interval"] = reported_interval(cell)
-        found = _ours(ours.loc[key], cell, flags) if key in ours.index else {}
-        lines.append({**line, **{column: found.get(column, "") for column in _OURS}, "mark": cell["mark"]})
-    return pd.DataFrame(lines)
+        if key in ours.index:
+            value, low, high, n = ours.loc[key, ["value", "low", "high", "n"]]
+            difference = f"{value - float(cell['value']):+.3f}" if cell["value"] else ""
+            line |= {"ours": f"{value:,.3f}", "ours interval": interval(low, high), "n ours": f"{int(n):,}"}
+            line |= {"difference": _bracketed(difference, cell)}
+            line |= {"same data?": data_flag, "same model?": "yes" if same_model else "no"}
+        lines.append(line)
+    return pd.DataFrame(lines, columns=_BESIDE).fillna("")
 
 
-_OURS = ["ours", "ours interval", "n ours", "difference", "same data?", "same model?"]
+def reported(cell: Mapping[str, Any]) -> dict[str, str]:
+    """The paper's number with its own digits, "0.7920", "(0.6574)" if unverified, "n/a" if unknown; and its interval.
 
-
-def reported(cell: Mapping[str, str]) -> str:
-    """The paper's number with its own digits: "0.7920", "(0.6574)" if unverified, "n/a" if unknown."""
-    return _bracketed(cell["value"], cell) or "n/a"
-
-
-def reported_interval(cell: Mapping[str, str]) -> str:
-    """Wilson's 95 % interval, "[0.775, 0.808]"; blank where n is not known or the number is no share."""
-    if not (cell["value"] and cell["n"]):
-        return ""
-    total = int(cell["n"])
-    return _bracketed(_interval(*wilson_interval(float(cell["value"]) * total, total)), cell)
+    The interval is Wilson's; blank where n is not known or the number is no share.
+    """
+    limits = ""
+    if cell["value"] and cell["n"]:
+        limits = interval(*wilson_interval(float(cell["value"]) * int(cell["n"]), int(cell["n"])))
+    return {"reported": _bracketed(cell["value"], cell) or "n/a", "reported interval": _bracketed(limits, cell)}
 
 
 def _bracketed(text: str, cell: Mapping[str, str]) -> str:
     return f"({text})" if text and cell["mark"] == "M" else text
 
 
-def _ours(row: pd.Series, cell: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, str]:
-    difference = f"{row['value'] - float(cell['value']):+.3f}" if cell["value"] else ""
-    return {
-        "ours": number(row["value"]),
-        "ours interval": "" if pd.isna(row["low"]) else _interval(row["low"], row["high"]),
-        "n ours": f"{int(row['n']):,}",
-        "difference": _bracketed(difference, cell),
-        **flags,
-    }
-
-
-def _interval(low: float, high: float) -> str:
-    return f"[{number(low)}, {number(high)}]"
-
-
 def _check(partner: Mapping[str, str], cells: pd.DataFrame, table: pd.DataFrame) -> None:
     """Refuse names that are in neither table: a typo would otherwise look like a missing result."""
-    for what, asked, known in (
-        ("the paper's row", partner, cells["row"]),
-        ("our system", partner.values(), table["system"]),
-    ):
+    known_names = {"the paper's row": (partner, cells["row"]), "our system": (partner.values(), table["system"])}
+    for what, (asked, known) in known_names.items():
         unknown = sorted(set(asked) - set(known))
         if unknown:
             raise ValueError(f"{what} {', '.join(map(repr, unknown))} is not there; known: {', '.join(known.unique())}")

@@ -1,37 +1,50 @@
-"""Tables as a reader wants them: three places, the interval beside the value, text never read as markup."""
+"""Results checked before they are written, and tables as a reader wants them, where text is never read as markup."""
 
-import html
 import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from rag_utils.provenance import run_folder
-from rag_utils.report.results import FLOAT_FORMAT
+from rag_utils.experiments import COLUMNS
+from rag_utils.provenance import project_root, run_folder
 
 INTERVAL = "value [95 % interval]"
+_MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", **{sign: "\\" + sign for sign in "\\|`*$"}})
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    **{sign: "\\" + sign for sign in "&%$#_{}"},
-}
+
+def save_results(table: pd.DataFrame, per_query: pd.DataFrame | None = None) -> Path:
+    """Write `results.csv` and, if given, `per_query.parquet` into the run's folder; the path of the first comes back.
+
+    Args:
+        table: One row per (system, metric), with the columns that `experiments.compare` gives.
+        per_query: Columns `query_id, system, metric, value`; queries without a value are left out, as they are from n.
+
+    Raises:
+        ValueError: Naming what breaks a rule, and the remedy.
+    """
+    _check(table)
+    path = run_folder() / "results.csv"
+    if per_query is not None:
+        keys = ["query_id", "system", "metric"]
+        if sorted(per_query.columns) != sorted([*keys, "value"]):
+            raise ValueError(f"per_query has columns {list(per_query.columns)}, must be {[*keys, 'value']}")
+        twice = per_query.loc[per_query.duplicated(keys), keys].to_numpy().tolist()
+        if twice:
+            raise ValueError(f"per_query has a query twice, {twice[0]}: keep one value per query")
+        rows = per_query[[*keys, "value"]].dropna(subset="value").sort_values(keys[::-1])  # equal values, equal bytes
+        plain = rows.astype({**dict.fromkeys(keys, str), "value": float})
+        plain.to_parquet(path.with_name("per_query.parquet"), index=False)
+    write_numbers(table[COLUMNS].reset_index(drop=True).astype({"n": int, "dropped": int}), path)
+    return path
 
 
 def show(table: pd.DataFrame, wide: bool = False) -> pd.DataFrame:
-    """The table as text to display: `0.712 [0.690, 0.733]` in place of value, low and high.
+    """The table as text to display, `0.712 [0.690, 0.733]` in place of value, low and high, its first column as index.
 
-    The first column becomes the index. Cells are safe as HTML, since pandas escapes them.
-
-    Args:
-        table: Any table; columns `value, low, high` are joined.
-        wide: One row a system and one column a metric, for results tables.
-
-    Returns:
-        A frame of strings; what is not defined reads "n/a", a p that was not computed is blank.
+    With `wide`, results have one row a system and one column a metric. What is not defined reads "n/a", a p that was
+    not computed is blank. Cells are safe as HTML, since pandas escapes them.
     """
     text = _texts(table)
     if not wide:
@@ -45,50 +58,58 @@ def show(table: pd.DataFrame, wide: bool = False) -> pd.DataFrame:
 def save_table(table: pd.DataFrame, name: str) -> None:
     """Write `<name>.csv` (the numbers), `.md` and `.tex` (as `show` gives them) into the run's folder.
 
-    The LaTeX needs the package booktabs.
+    The name begins with the notebook's number: "40_errors". The LaTeX needs the package booktabs.
     """
-    check_name(name)
-    folder, text = run_folder(name[:2]), _texts(table)
-    table.to_csv(folder / f"{name}.csv", index=False, float_format=FLOAT_FORMAT, lineterminator="\n", encoding="utf-8")
-    for suffix, written in ((".md", _markdown(text)), (".tex", _latex(text, _numeric(table)))):
-        (folder / f"{name}{suffix}").write_text(written, encoding="utf-8", newline="\n")
+    path = place(name)
+    write_numbers(table.reset_index(drop=True), path.with_suffix(".csv"))
+    text = _texts(table).map(lambda cell: " ".join(cell.split()))
+    rows = [list(text.columns), ["---"] * text.shape[1], *text.to_numpy().tolist()]
+    lines = [" | ".join(cell.translate(_MARKDOWN) for cell in row) for row in rows]
+    path.with_suffix(".md").write_text("".join(f"| {line} |\n" for line in lines), encoding="utf-8", newline="\n")
+    numbers = {INTERVAL, *table.select_dtypes("number")}
+    sides = "".join("r" if column in numbers else "l" for column in text.columns)
+    latex = text.to_latex(index=False, escape=True, column_format=sides)
+    latex = latex.replace("<", r"\textless{}").replace(">", r"\textgreater{}")
+    latex = re.sub(r"\n(?=[\[*])", r"\n{}", latex)  # else LaTeX takes [...] and * for arguments of the row break before
+    path.with_suffix(".tex").write_text(latex, encoding="utf-8", newline="\n")
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that does not begin with its notebook's number, such as `21_hits_at_k`."""
+def place(name: str) -> Path:
+    """Where the files of a figure or table go, without their suffix: with the notebook whose number the name has."""
     if not re.fullmatch(r"\d\d_[a-z0-9_]+", name):
         raise ValueError(f"{name!r}: a figure or table is named like 21_hits_at_k, its notebook's number first")
+    notebooks = sorted(project_root().glob(f"notebooks/{name[:2]}_*.ipynb"))
+    return run_folder(notebooks[0].stem if notebooks else name[:2]) / name
+
+
+def write_numbers(table: pd.DataFrame, path: Path) -> None:
+    """As CSV with eight significant digits: small p survive, noise in the last bits does not; a named index is kept."""
+    named = not isinstance(table.index, pd.RangeIndex)
+    table.to_csv(path, index=named, float_format="%.8g", lineterminator="\n", encoding="utf-8")
 
 
 def with_interval(value: float, low: float, high: float) -> str:
     """`0.712 [0.690, 0.733]`; "n/a" for a value that is not defined."""
-    if pd.isna(value):
-        return "n/a"
-    return number(value) if pd.isna(low) else f"{number(value)} [{number(low)}, {number(high)}]"
+    return "n/a" if pd.isna(value) else f"{value:,.3f} {interval(low, high)}".rstrip()
+
+
+def interval(low: float, high: float) -> str:
+    """`[0.690, 0.733]`, blank where there is none."""
+    return "" if pd.isna(low) else f"[{low:,.3f}, {high:,.3f}]"
 
 
 def span(counts: pd.Series) -> str:
     """The smallest and the largest count, "600 to 4,840", or the one that all are."""
-    least, most = int(counts.min()), int(counts.max())
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def number(value: float) -> str:
-    """Three places, with separators from a thousand on."""
-    return f"{value:,.3f}"
+    return " to ".join(dict.fromkeys(f"{int(count):,}" for count in (counts.min(), counts.max())))
 
 
 def _texts(table: pd.DataFrame) -> pd.DataFrame:
     """Every cell as text, value and interval joined, columns in their order."""
-    columns = {}
-    joined = {"value", "low", "high"} <= set(table.columns)
-    for column in table.columns:
-        if joined and column == "value":
-            triples = zip(table["value"], table["low"], table["high"], strict=True)
-            columns[INTERVAL] = [with_interval(*triple) for triple in triples]
-        elif not (joined and column in ("low", "high")):
-            columns[str(column)] = [_cell(value, column) for value in table[column]]
-    return pd.DataFrame(columns)
+    if {"value", "low", "high"} <= set(table.columns):
+        triples = zip(table["value"], table["low"], table["high"], strict=True)
+        table = table.assign(value=[with_interval(*triple) for triple in triples]).drop(columns=["low", "high"])
+        table = table.rename(columns={"value": INTERVAL})
+    return pd.DataFrame({str(column): [_cell(value, column) for value in table[column]] for column in table.columns})
 
 
 def _cell(value: Any, column: str) -> str:
@@ -96,37 +117,28 @@ def _cell(value: Any, column: str) -> str:
         return "" if column == "p" else "n/a"
     if column == "p":
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
-    if pd.api.types.is_bool(value):
-        return "yes" if value else "no"
     if pd.api.types.is_integer(value):
         return f"{value:,}"
-    return number(value) if pd.api.types.is_float(value) else str(value)
+    return f"{value:,.3f}" if pd.api.types.is_float(value) else str(value)
 
 
-def _numeric(table: pd.DataFrame) -> set[str]:
-    return {INTERVAL, *(str(column) for column in table.select_dtypes("number").columns)}
-
-
-def _markdown(text: pd.DataFrame) -> str:
-    rows = [list(text.columns), ["---"] * len(text.columns), *text.to_numpy().tolist()]
-    return "".join("| " + " | ".join(map(_markdown_cell, row)) + " |\n" for row in rows)
-
-
-def _markdown_cell(text: str) -> str:
-    """HTML and Markdown signs as themselves, on one line."""
-    return re.sub(r"([\\|`*$])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
-
-
-def _latex(text: pd.DataFrame, right: set[str]) -> str:
-    """A booktabs table, numbers to the right."""
-    alignment = "".join("r" if column in right else "l" for column in text.columns)
-    rows = [list(text.columns), *text.to_numpy().tolist()]
-    head, *body = [" & ".join(map(_latex_cell, row)) + r" \\" for row in rows]
-    lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
-    return "\n".join([*lines, r"\end{tabular}", ""])
-
-
-def _latex_cell(text: str) -> str:
-    r"""Signs as themselves; a leading [ or * would be read as an argument of the row break `\\` before it."""
-    escaped = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
-    return "{}" + escaped if escaped.startswith(("[", "*")) else escaped
+def _check(table: pd.DataFrame) -> None:
+    """Refuse a results table with other columns, or with rows that break a rule."""
+    if sorted(table.columns) != sorted(COLUMNS):
+        raise ValueError(f"results not saved: columns are {list(table.columns)}, must be {COLUMNS}")
+    value, low, high, n, dropped, p = (pd.to_numeric(table[name], errors="coerce") for name in COLUMNS[2:])
+    slack = 1e-9 * (1 + value.abs())
+    rules = {
+        "is there twice: put the breakdown into the metric's name": table.duplicated(["system", "metric"]),
+        "has no finite value: leave the row out": ~np.isfinite(value),
+        "is a bare mean: add the interval's low and high": (low.isna() | high.isna()) & (n > 1),
+        "lies outside its interval": (value < low - slack) | (value > high + slack),
+        "has an n that is not a whole number >= 0": (n < 0) | (n % 1 != 0),
+        "has a dropped that is not a whole number >= 0": (dropped < 0) | (dropped % 1 != 0),
+        "has a p outside 0 to 1": (p < 0) | (p > 1),
+    }
+    faults = []
+    for fault, broken in rules.items():
+        faults += [f"({system}, {metric}) {fault}" for system, metric in table.loc[broken, COLUMNS[:2]].to_numpy()]
+    if faults:
+        raise ValueError("\n".join([f"results not saved, {len(faults)} faults:", *faults[:5]]))

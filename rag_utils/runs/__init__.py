@@ -12,12 +12,12 @@ from typing import Any
 
 from rag_utils.provenance import project_root
 from rag_utils.runs.execute import Outcome, run_all
-from rag_utils.runs.notebooks import differing_outputs, execution_order
+from rag_utils.runs.notebooks import StudyError, differing_outputs, execution_order
 from rag_utils.runs.parameters import Typed
 from rag_utils.runs.publish import collect, commit, publish
-from rag_utils.runs.studies import PlannedRun, StudyError, plan
+from rag_utils.runs.studies import PlannedRun, plan
 
-__all__ = ["differing_outputs", "execution_order", "main", "run_study"]
+__all__ = ["StudyError", "differing_outputs", "execution_order", "main", "run_study"]
 
 
 def run_study(
@@ -45,7 +45,7 @@ def run_study(
         One outcome a run, in the order of the study; a failed run does not stop the others.
 
     Raises:
-        StudyError: Before anything runs: what is wrong with the study, its notebooks or a value.
+        StudyError: Before anything runs: something is wrong with the study, a notebook or a value.
     """
     runs = plan(Path(path), root=root or project_root(), only=only, overrides=overrides)
     return run_all(runs, workers=workers, scheduler=scheduler, timeout=timeout)
@@ -54,20 +54,9 @@ def run_study(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: 0 = all went well, 1 = a run failed, 2 = something is wrong and nothing was done."""
     given = _parser().parse_args(arguments)
-    root = project_root()
     try:
-        changes = commit(root)[1] if given.publish else []
-        if changes:
-            raise StudyError("\n".join(["--publish needs a clean tree; commit or stash first:", *changes[:10]]))
-        runs = plan(given.study, root=root, only=given.only, overrides=dict(given.set))
-        if given.list or given.dry_run:
-            (_list if given.list else _dry_run)(runs)
-        elif given.collect:
-            print(f"{collect(runs)} and .tex, over {sum(run.finished() for run in runs)} of {len(runs)} runs")
-        else:
-            how = {"workers": given.workers, "scheduler": given.scheduler, "timeout": given.timeout}
-            return _conclude(run_all(runs, **how, from_commit=given.publish), root, given.publish)
-        return 0
+        runs = plan(given.study, root=project_root(), only=given.only, overrides=dict(given.set))
+        return given.action(runs, given)
     except StudyError as error:
         print(f"{given.study}: nothing was done:\n{error}", file=sys.stderr)
         return 2
@@ -77,23 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rag_utils.runs", description="Run a study's notebooks.")
+    parser = argparse.ArgumentParser(prog="python -m rag_utils.runs", description=_run.__doc__)
     add = parser.add_argument
     add("study", type=Path, metavar="STUDY.yaml")
     add("--only", metavar="21", help="one notebook, by number or full name")
     add("--set", action="append", default=[], type=_assignment, metavar="name=value", help="beats every other value")
-    add("--timeout", type=_positive, metavar="SECONDS", help="that a cell may take; none by default")
+    add("--timeout", type=int, metavar="SECONDS", help="that a cell may take; none by default")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--workers", type=_positive, default=1, metavar="N", help="runs at a time, on this machine")
+    where.add_argument("--workers", type=int, default=1, metavar="N", help="runs at a time, on this machine")
     where.add_argument("--scheduler", metavar="tcp://...", help="a running Dask cluster that sees this folder")
-    action = parser.add_mutually_exclusive_group()
-    for name, text in {
-        "list": "show each notebook's parameters",
-        "dry-run": "show the runs",
-        "collect": "one table over the finished runs, mean and spread over seeds",
-        "publish": "run, then copy results to papermill_runs/published and figures",
-    }.items():
-        action.add_argument(f"--{name}", action="store_true", help=text)
+    instead = parser.add_mutually_exclusive_group()
+    for name, action in {"list": _list, "dry-run": _dry_run, "collect": _collect, "publish": _publish}.items():
+        instead.add_argument(
+            f"--{name}", dest="action", action="store_const", const=action, default=_run, help=action.__doc__
+        )
     return parser
 
 
@@ -104,39 +90,48 @@ def _assignment(text: str) -> tuple[str, Typed]:
     return name, Typed(value)
 
 
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)
-
-
-def _list(runs: Sequence[PlannedRun]) -> None:
+def _list(runs: Sequence[PlannedRun], _: argparse.Namespace) -> int:
+    """Show each notebook's parameters."""
     for notebook, declared in {run.notebook: run.declared for run in runs}.items():
         print(notebook)
         for parameter in declared.values():
-            comment = f"  # {parameter.comment}" if parameter.comment else ""
-            print(f"  {parameter.name}: {parameter.kind} = {parameter.default!r}{comment}")
+            print(f"  {parameter.name}: {parameter.kind} = {parameter.default!r}  # {parameter.comment}")
+    return 0
 
 
-def _dry_run(runs: Sequence[PlannedRun]) -> None:
+def _dry_run(runs: Sequence[PlannedRun], _: argparse.Namespace) -> int:
+    """Show the runs."""
     for run in runs:
         changed = " ".join(f"{name}={value!r}" for name, value in run.changed.items())
         print(f"{run.run_id}  {'finished' if run.finished() else 'to run'}  {changed}".rstrip())
-
-
-def _conclude(outcomes: Sequence[Outcome], root: Path, publishing: bool) -> int:
-    """Print what each run gave and where; publish if all went well."""
-    for outcome in outcomes:
-        print(outcome)
-        if outcome.run.folder.is_dir():
-            names = sorted(path.name for path in outcome.run.folder.iterdir())
-            print(f"    {outcome.run.folder.relative_to(root)}: {', '.join(names)}")
-    counts = Counter(outcome.state for outcome in outcomes)
-    print(", ".join(f"{number} {state}" for state, number in counts.items()))
-    print(f"executed notebooks, tables and figures: {outcomes[0].run.folder.parent.relative_to(root)}")
-    if counts["failed"]:
-        return 1
-    if publishing:
-        written = publish([outcome.run for outcome in outcomes])
-        print(*(f"published {path.relative_to(root)}" for path in written), sep="\n")
     return 0
+
+
+def _collect(runs: Sequence[PlannedRun], _: argparse.Namespace) -> int:
+    """Write one table over the finished runs, mean and spread over seeds."""
+    print(f"{sum(run.finished() for run in runs)} of {len(runs)} runs are finished; {collect(runs)} and .tex")
+    return 0
+
+
+def _publish(runs: Sequence[PlannedRun], given: argparse.Namespace) -> int:
+    """Run, then copy what the study publishes to papermill_runs/published and figures."""
+    changes = commit(runs[0].root)[1]
+    if changes:
+        raise StudyError("\n".join(["--publish needs a clean tree; commit or stash first:", *changes[:10]]))
+    failed = _run(runs, given, from_commit=True)
+    if not failed:
+        print(*(f"published {path.relative_to(runs[0].root)}" for path in publish(runs)), sep="\n")
+    return failed
+
+
+def _run(runs: Sequence[PlannedRun], given: argparse.Namespace, *, from_commit: bool = False) -> int:
+    """Run a study's notebooks; finished runs are kept."""
+    how = {"workers": given.workers, "scheduler": given.scheduler, "timeout": given.timeout}
+    outcomes = run_all(runs, **how, from_commit=from_commit)
+    for outcome in outcomes:
+        place = outcome.run.folder.relative_to(outcome.run.root)
+        print(f"{place}  {outcome.state}{': ' if outcome.reason else ''}{outcome.reason}")
+    counts = Counter(outcome.state for outcome in outcomes)
+    numbers = ", ".join(f"{number} {state}" for state, number in counts.items())
+    print(f"{numbers}; executed notebooks, tables and figures lie in these folders")
+    return int(counts["failed"] > 0)

@@ -21,24 +21,14 @@ from tqdm import tqdm
 
 from rag_utils.provenance import _masked as masked
 from rag_utils.provenance import machine
-from rag_utils.runs.notebooks import Cell, cells_of, map_text, read_notebook
+from rag_utils.runs.notebooks import StudyError, cells_of, map_text, read_notebook
 from rag_utils.runs.publish import commit
-from rag_utils.runs.studies import MODEL_PARAMETERS, PlannedRun, StudyError
+from rag_utils.runs.studies import MODEL_PARAMETERS, PlannedRun
 
 START_TIMEOUT, CONNECT_TIMEOUT = 120, 20
 """Seconds for a kernel to start (under one on a quiet machine), and for a Dask scheduler to answer."""
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_LLM_TOTALS = ("calls", "tokens_in", "tokens_out", "cache_hits", "invalid_replies")
 _LONGEST_SOCKET_FOLDER = 80  # the system allows 104 characters for a socket's path
-
-
-class CellError(RuntimeError):
-    """A notebook that did not run to its end; `facts` go to `failed.json`."""
-
-    def __init__(self, cell: Cell | None, error: str, message: str, trace: str = ""):
-        number, line = (cell.number, cell.source.strip().partition("\n")[0]) if cell else (None, "")
-        super().__init__(f"cell {number} (`{line}`): {error}: {message}" if cell else f"no cell was run: {message}")
-        self.facts = {"cell": number, "line": line, "error": error, "message": message, "traceback": trace}
+_LLM_TOTALS = ("calls", "tokens_in", "tokens_out", "cache_hits", "invalid_replies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +39,6 @@ class Outcome:
     state: str
     reason: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.run.run_id}  {self.state}{': ' if self.reason else ''}{self.reason}"
-
 
 def run_all(
     runs: Sequence[PlannedRun],
@@ -61,30 +48,23 @@ def run_all(
     timeout: int | None = None,
     from_commit: bool = False,
 ) -> list[Outcome]:
-    """Carry out the runs that are neither finished (`from_commit`: from a clean tree) nor without their model.
-
-    Raises:
-        StudyError: Before anything runs: a model is missing and the study does not say to skip it.
-    """
-    ended = {run.run_id: Outcome(run, "finished before") for run in runs if run.finished(from_commit=from_commit)}
-    todo = [run for run in runs if run.run_id not in ended]
-    available = cache(_is_available)
-    for run in todo:
+    """Carry out the runs that are neither finished (`from_commit`: from a clean tree) nor without their model."""
+    ended, todo, available = {}, [], cache(_is_available)
+    for run in runs:
         named = [(parameter, run.parameters.get(parameter)) for parameter in MODEL_PARAMETERS]
-        for parameter, model in named:
-            if model and not available(model, run.root):
-                ended[run.run_id] = Outcome(run, "not run", f"{parameter} {model} is neither here nor within reach")
-                if not run.skip_missing_models:
-                    remedy = "prepare it (README, models), go online, or write `missing_models: skip` into the study"
-                    raise StudyError(f"{ended[run.run_id].reason}: {remedy}")
-    todo = [run for run in todo if run.run_id not in ended]
+        if run.finished(from_commit=from_commit):
+            ended[run.run_id] = Outcome(run, "finished before")
+        elif absent := [f"{parameter} {name}" for parameter, name in named if name and not available(name, run.root)]:
+            ended[run.run_id] = Outcome(run, "not run", f"{', '.join(absent)}: neither here nor within reach")
+        else:
+            todo.append(run)
+    for outcome in ended.values():
+        if outcome.state == "not run" and not outcome.run.skip_missing_models:
+            remedy = "prepare it (README, models), go online, or write `missing_models: skip` into the study"
+            raise StudyError(f"{outcome.reason}: {remedy}")
     alone = scheduler is None and min(workers, len(todo)) < 2
     outcomes = (carry_out(run, timeout) for run in todo) if alone else _on_cluster(todo, workers, scheduler, timeout)
-    with tqdm(total=len(todo), unit="run", disable=None) as bar:  # no bar where the output is no terminal
-        for outcome in outcomes:
-            ended[outcome.run.run_id] = outcome
-            bar.update()
-            bar.write(str(outcome))
+    ended |= {outcome.run.run_id: outcome for outcome in tqdm(outcomes, total=len(todo), unit="run")}
     return [ended[run.run_id] for run in runs]
 
 
@@ -102,27 +82,18 @@ def _is_available(model: str, root: Path) -> bool:
 def _on_cluster(
     runs: Sequence[PlannedRun], workers: int, scheduler: str | None, timeout: int | None
 ) -> Iterator[Outcome]:
-    """Outcomes as they come; the local cluster lives on loopback, without a dashboard, and is closed at the end."""
+    """Outcomes as they come. Local workers are processes on loopback; Dask gives each, so its kernel, one thread."""
     from distributed import Client, LocalCluster, as_completed
 
-    settings = {
-        "n_workers": min(workers, len(runs)),
-        "threads_per_worker": 1,
-        "host": "127.0.0.1",
-        "dashboard_address": None,
-        "memory_limit": 0,
-        "silence_logs": logging.CRITICAL,
-        "env": dict.fromkeys(_THREADS, max(1, (os.cpu_count() or 1) // workers)),  # or each would take all cores
-    }
+    local = {"n_workers": min(workers, len(runs)), "threads_per_worker": 1, "memory_limit": 0}
+    local |= {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    place = nullcontext(scheduler) if scheduler else LocalCluster(**local)
     try:
-        with nullcontext(scheduler) if scheduler else LocalCluster(**settings) as cluster:
-            with Client(cluster, timeout=CONNECT_TIMEOUT) as client:
-                futures = {client.submit(carry_out, run, timeout, pure=False): run for run in runs}
-                for future in as_completed(list(futures)):
-                    lost = future.exception()
-                    yield (
-                        Outcome(futures[future], "failed", f"the worker was lost: {lost}") if lost else future.result()
-                    )
+        with place as cluster, Client(cluster, timeout=CONNECT_TIMEOUT) as client:
+            futures = {client.submit(carry_out, run, timeout, pure=False): run for run in runs}
+            for future in as_completed(list(futures)):
+                lost = future.exception()
+                yield Outcome(futures[future], "failed", f"the worker was lost: {lost}") if lost else future.result()
     except OSError as error:
         raise StudyError(f"no Dask scheduler answers at {scheduler}: {error}") from None
 
@@ -133,24 +104,24 @@ def carry_out(run: PlannedRun, timeout: int | None = None) -> Outcome:
     A failure leaves the notebook up to the failing cell and `failed.json`, no results; it is an outcome, not raised.
     """
     shutil.rmtree(run.folder, ignore_errors=True)
+    run.folder.mkdir(parents=True)
     start = time.perf_counter()
-    record = {"study": run.study, "notebook": run.notebook, "run_id": run.run_id, "parameters": run.parameters}
+    source, copy = run.root / "notebooks" / f"{run.notebook}.ipynb", run.folder / "notebook.ipynb"
     head, changes = commit(run.root)
+    record = {"study": run.study, "notebook": run.notebook, "run_id": run.run_id, "parameters": run.parameters}
     record |= {"git": {"commit": head, "dirty": bool(changes)}, "data_fingerprint": run.data}
-    source = run.root / "notebooks" / f"{run.notebook}.ipynb"
-    told = {"RAG_RUN_FOLDER": str(run.folder)}
     try:
-        execute(source, run.folder / "notebook.ipynb", run.changed, run.root, told, timeout)
+        execute(source, copy, run.changed, run.root, {"RAG_RUN_FOLDER": str(run.folder)}, timeout)
         record |= {"seconds": round(time.perf_counter() - start, 3)} | machine() | _noted(run.folder)
         _write_last(record, run.folder / "run.json")
         return Outcome(run, "finished")
     except Exception as error:  # whatever it is, it must not stop the other runs
         for path in run.folder.iterdir():
-            if path.name != "notebook.ipynb":
+            if path != copy:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        unexpected = {"error": type(error).__name__, "message": str(error), "traceback": traceback.format_exc()}
-        _write_last(record | getattr(error, "facts", unexpected), run.folder / "failed.json")
-        return Outcome(run, "failed", masked(str(error)))
+        failure = _failure(error, copy)
+        _write_last(record | failure, run.folder / "failed.json")
+        return Outcome(run, "failed", masked("cell {cell} (`{line}`): {error}: {message}".format(**failure)))
 
 
 def execute(
@@ -161,12 +132,7 @@ def execute(
     environment: Mapping[str, str] | None = None,
     timeout: int | None = None,
 ) -> None:
-    """Execute a notebook in a kernel of this Python and write the copy, saved after each cell; folders are made.
-
-    Raises:
-        ValueError: Source and target are the same file.
-        CellError: A cell failed, took longer than `timeout` seconds, ended the notebook, or the kernel died in it.
-    """
+    """Execute a notebook in a kernel of this Python, the copy saved after each cell; missing folders are made."""
     import papermill
 
     if source.resolve() == target.resolve():
@@ -176,25 +142,22 @@ def execute(
     # papermill fills in what stands in braces, also in a path
     paths = [str(path.resolve()).replace("{", "{{").replace("}", "}}") for path in (source, target)]
     with tempfile.TemporaryDirectory(prefix="rag-", ignore_cleanup_errors=True) as private:
-        try:
-            papermill.execute_notebook(
-                *paths,
-                parameters=dict(parameters),
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                start_timeout=START_TIMEOUT,
-                execution_timeout=timeout,
-                kernel_manager_class=_kernel(private, environment or {}),
-                resources={"metadata": {"path": str(cwd)}},
-                coalesce_streams=True,
-                iopub_timeout=600,  # for a burst of output to be read
-            )
-        except Exception as error:
-            raise _cell_error(target, error, timeout) from error
-    for cell in cells_of(read_notebook(target)):
-        if cell.is_code and cell.source.strip() and cell.raw["execution_count"] is None:
-            raise CellError(cell, "SystemExit", "not run: a cell before it ended the notebook")
+        papermill.execute_notebook(
+            *paths,
+            parameters=dict(parameters),
+            kernel_name="python3",
+            language="python",
+            progress_bar=False,
+            start_timeout=START_TIMEOUT,
+            execution_timeout=timeout,
+            kernel_manager_class=_kernel(private, environment or {}),
+            resources={"metadata": {"path": str(cwd)}},
+            coalesce_streams=True,
+            iopub_timeout=600,  # for a burst of output to be read
+        )
+    code = [cell for cell in cells_of(read_notebook(target)) if cell.is_code and cell.source.strip()]
+    if any(cell.raw["execution_count"] is None for cell in code):
+        raise RuntimeError("the cell ended the notebook before its last cell")
 
 
 def _kernel(private: str, environment: Mapping[str, str]) -> type:
@@ -227,21 +190,17 @@ def _kernel(private: str, environment: Mapping[str, str]) -> type:
     return Kernel
 
 
-def _cell_error(target: Path, error: Exception, timeout: int | None) -> CellError:
-    """The error with the cell that papermill was in: the last one that has a starting time."""
-    from nbclient.exceptions import CellTimeoutError, DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
-
-    cells = cells_of(read_notebook(target)) if target.is_file() else []
-    cell = next((cell for cell in reversed(cells) if cell.raw["metadata"]["papermill"].get("start_time")), None)
-    if isinstance(error, PapermillExecutionError):
-        return CellError(cell, error.ename, error.evalue, re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback)))
-    message = str(error)
-    if isinstance(error, DeadKernelError):
-        message = "the kernel died, most often for want of memory"
-    elif isinstance(error, CellTimeoutError) and "IOPub" not in message:
-        message = f"the cell ran longer than {timeout} s (--timeout)"
-    return CellError(cell, type(error).__name__, message)
+def _failure(error: Exception, copy: Path) -> dict[str, Any]:
+    """What went wrong, in the cell that papermill was in: the last one that has a starting time."""
+    cells = cells_of(read_notebook(copy)) if copy.is_file() else []
+    started = [cell for cell in cells if cell.raw["metadata"].get("papermill", {}).get("start_time")]
+    return {
+        "cell": started[-1].number if started else None,
+        "line": started[-1].source.strip().partition("\n")[0] if started else "none was run",
+        "error": getattr(error, "ename", type(error).__name__),  # papermill's errors hold those of the cell
+        "message": getattr(error, "evalue", str(error).partition("\n")[0]),
+        "traceback": re.sub(r"\x1b\[[0-9;]*m", "", "".join(traceback.format_exception(error))),
+    }
 
 
 def _noted(folder: Path) -> dict[str, Any]:
@@ -253,9 +212,9 @@ def _noted(folder: Path) -> dict[str, Any]:
         kinds[fact.pop("kind")].append(fact)
     path.unlink(missing_ok=True)
     llm = kinds.pop("llm", [])
-    record = {"llm": {total: sum(fact.get(total, 0) for fact in llm) for total in _LLM_TOTALS}}
-    record |= {f"{kind}s": kinds.pop(kind, []) for kind in ("dataset", "model", "stage")}
-    return record | {"notes": kinds}
+    totals = {total: sum(fact.get(total, 0) for fact in llm) for total in _LLM_TOTALS}
+    known = {f"{kind}s": kinds.pop(kind, []) for kind in ("dataset", "model", "stage")}
+    return {**known, "llm": totals, "notes": kinds}
 
 
 def _write_last(record: Mapping[str, Any], path: Path) -> None:

@@ -6,6 +6,7 @@ Cells are counted from 1 over all cells of the source, as a reader counts them; 
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ _VOLATILE = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?\S*|\b\d+:\d\d(:\d\d)?\b|0x[0-9a-fA-F]+"
     r"|\b\d+(\.\d+)?\s*(ns|[uµ]s|ms|s|sec|seconds?|min|minutes?|h|hours?)\b"
 )
+
+
+class StudyError(ValueError):
+    """What keeps a study from being run, with its remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +35,12 @@ class Cell:
 
 
 def read_notebook(path: Path) -> dict[str, Any]:
-    """The notebook as plain data.
-
-    Raises:
-        ValueError: Not a notebook of format 4, naming the file.
-    """
-    try:
+    """The notebook as plain data."""
+    with suppress(ValueError):
         notebook = json.loads(path.read_text(encoding="utf-8"))
-        if notebook["nbformat"] == 4 and isinstance(notebook["cells"], list):
+        if isinstance(notebook, dict) and notebook.get("nbformat") == 4:
             return notebook
-    except (ValueError, KeyError, TypeError):  # no JSON, or JSON of another shape
-        pass
-    raise ValueError(f"{path} is not a notebook of format 4: open it in JupyterLab and save it again")
+    raise StudyError(f"{path} is not a notebook of format 4: open it in JupyterLab and save it again")
 
 
 def cells_of(notebook: Mapping[str, Any]) -> list[Cell]:
@@ -65,8 +64,9 @@ def map_text(value: Any, rewrite: Callable[[str], str]) -> Any:
 
 def by_number(name: str) -> tuple[float, str]:
     """The key that sorts names by number, then by what follows: `2_filters` before `02b_enrich` before `10_arena`."""
-    digits = re.match(r"\d*", name)[0]  # type: ignore[index]  # always matches
-    return (int(digits) if digits else float("inf"), name[len(digits) :])
+    rest = name.lstrip("0123456789")
+    digits = name.removesuffix(rest)
+    return (int(digits) if digits else float("inf"), rest)
 
 
 def execution_order(notebook: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from rag_utils.runs.notebooks import Cell
+from rag_utils.runs.notebooks import Cell, StudyError
 
 _KIND = re.compile(r"None|int|float|str|bool|list|dict|list\[(int|float|str|bool|dict)\]|dict\[.*\]")
 
@@ -38,60 +38,54 @@ class Parameter:
 
 
 def read_parameters(cells: Sequence[Cell]) -> dict[str, Parameter]:
-    """Every parameter by name.
-
-    Raises:
-        SyntaxError: The cell is not Python.
-        ValueError: Two tagged cells (papermill would fill the first and let the second overwrite it), a statement that
-            is not `name = literal`, a value derived from another, or a default that does not fit its annotation.
-    """
+    """Every parameter by name; papermill would fill the first of two tagged cells and let the second overwrite it."""
     tagged = [cell for cell in cells if cell.is_code and "parameters" in cell.tags]
     if len(tagged) > 1:
-        raise ValueError(f"two tagged cells ({tagged[0].number} and {tagged[1].number}): put all into one")
+        raise StudyError(f"two tagged cells ({tagged[0].number} and {tagged[1].number}): put all into one")
     source = tagged[0].source if tagged else ""
-    statements = ast.parse(source).body
+    try:
+        statements = ast.parse(source).body
+    except SyntaxError as error:
+        raise StudyError(f"the parameters cell is not Python: {error}") from None
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     found: dict[str, Parameter] = {}
     for statement in statements:
         parameter = _parameter(statement, comments)
         if parameter.name in found:
-            raise ValueError(f"{parameter.name} is assigned twice")
+            raise StudyError(f"{parameter.name} is assigned twice")
         found[parameter.name] = parameter
     return found
 
 
 def fit(name: str, value: Any, kind: str) -> Any:
-    """The value as a notebook can receive it and as `kind` demands.
+    """The value as a notebook can receive it and as `kind` demands, else an error that names the parameter.
 
     Text from the command line (`Typed`) is read as YAML unless a text is expected, which stays as typed; paths and
     dates become text, pairs and sets lists, NumPy scalars plain numbers, an int a float where one is expected.
-
-    Raises:
-        ValueError: The value is of another kind; names the parameter.
     """
     try:
         return _fit(_plain(_read(value, kind) if isinstance(value, Typed) else value), kind)
     except (TypeError, yaml.YAMLError) as error:
-        raise ValueError(f"{name} = {value!r}: {error}, {kind} is expected") from None
+        raise StudyError(f"{name} = {value!r}: {error}, {kind} is expected") from None
 
 
 def _parameter(statement: ast.stmt, comments: Mapping[int, str]) -> Parameter:
-    text = ast.unparse(statement)
+    text, kind = ast.unparse(statement), ""
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=node):
-            kind = ""
+            pass
         case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=ast.expr() as node):
             kind = ast.unparse(annotation)
         case _:
-            raise ValueError(f"`{text}` is not `name = literal`: other code belongs in the next cell")
+            raise StudyError(f"`{text}` is not `name = literal`: other code belongs in the next cell")
     try:
         value = _plain(ast.literal_eval(node))
     except (ValueError, TypeError):
         remedy = "literals only, derived values belong in the next cell"
-        raise ValueError(f"{name} is derived (`{text}`): {remedy}") from None
+        raise StudyError(f"{name} is derived (`{text}`): {remedy}") from None
     if kind and not all(map(_KIND.fullmatch, kind.split(" | "))):
-        raise ValueError(f"annotation `{kind}` is not understood: use int, float, str, bool, list, dict, None, unions")
+        raise StudyError(f"annotation `{kind}` is not understood: use int, float, str, bool, list, dict, None, unions")
     kind = kind or _kind_of(value)
     beside = map(comments.get, range(statement.lineno, (statement.end_lineno or 0) + 1))
     return Parameter(name, kind, fit(name, value, kind), next(filter(None, beside), ""))
@@ -125,10 +119,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, PathLike | datetime.date):
         return str(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return [_plain(item) for item in sorted(value)]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(item) for key, item in value.items()}
     raise TypeError(f"a {type(value).__name__} cannot be handed to a notebook")

@@ -10,52 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from rag_utils.provenance import _masked as masked
-from rag_utils.runs.notebooks import map_text, read_notebook
-from rag_utils.runs.studies import PlannedRun, StudyError
+from rag_utils.runs.notebooks import StudyError, map_text, read_notebook
+from rag_utils.runs.studies import PlannedRun
 
-GENERATED = ("papermill_runs/published", "figures", "README.md")
-"""Written from finished runs, so a change in them says nothing against a run."""
-_FIGURE = (".png", ".pdf", ".svg", ".csv")
-_TABLE = (".csv", ".md", ".tex")
+_GENERATED = ("papermill_runs/published", "figures", "README.md")
+_FIGURE, _TABLE = (".png", ".pdf", ".svg", ".csv"), (".csv", ".md", ".tex")
 
 
 def commit(root: Path) -> tuple[str | None, list[str]]:
-    """The last commit, None outside a repository, and what differs from it, generated files left out."""
-    outside = [f":(exclude){path}" for path in GENERATED]
-    commands = ["rev-parse", "HEAD"], ["status", "--porcelain", "--", ".", *outside]
+    """The last commit, None outside a repository, and what differs from it, files made from finished runs left out."""
     ask = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True)
+    outside = [f":(exclude){path}" for path in _GENERATED]
     try:
-        head, status = (ask(["git", *command]).stdout for command in commands)
+        head = ask(["git", "rev-parse", "HEAD"]).stdout.strip()
+        return head, ask(["git", "status", "--porcelain", "--", ".", *outside]).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return None, ["not a git repository"]
-    return head.strip(), status.splitlines()
 
 
 def collect(runs: Sequence[PlannedRun]) -> Path:
-    """Write `collected.csv` and `collected.tex` beside the runs' folders: every result of the finished runs, over seeds.
+    """Write `collected.csv` and `.tex` beside the runs' folders: every result of the finished runs, over seeds.
 
     A row per notebook, swept parameters other than `seed`, system and metric: `mean`, `sd` (sample standard deviation
     over the seeds, empty for one) and `seeds`, their number.
-
-    Raises:
-        StudyError: No run has results yet.
     """
     import pandas as pd
 
-    done = [run for run in runs if run.finished() and (run.folder / "results.csv").is_file()]
-    if not done:
-        raise StudyError("no run has results yet: run the study without --collect first")
-    values = pd.DataFrame(
-        [{name: json.dumps(value).strip('"') for name, value in run.parameters.items()} for run in done]
-    )
-    values.insert(0, "notebook", [run.notebook for run in done])
-    varied = values.groupby("notebook", sort=False).nunique().max() > 1
-    keys = ["notebook", *(name for name in varied.index[varied] if name != "seed")]
-    rows = values[keys].fillna("").to_dict("records")
-    frames = [pd.read_csv(run.folder / "results.csv").assign(**row) for run, row in zip(done, rows, strict=True)]
+    runs = [run for run in runs if run.finished() and (run.folder / "results.csv").is_file()]
+    if not runs:
+        raise StudyError("no run has results yet: run the study first, without --collect")
+    values = pd.DataFrame([{"notebook": run.notebook, **run.parameters} for run in runs])
+    values = values.map(lambda value: value if isinstance(value, str) else json.dumps(value))
+    varied = values.groupby("notebook").nunique().max()
+    keys = ["notebook", *(name for name in varied.index if varied[name] > 1 and name != "seed")]
+    rows = values[keys].to_dict("records")
+    frames = [pd.read_csv(run.folder / "results.csv").assign(**row) for run, row in zip(runs, rows, strict=True)]
     grouped = pd.concat(frames).groupby([*keys, "system", "metric"], sort=False)["value"]
     table = grouped.agg(mean="mean", sd="std", seeds="count").reset_index()
-    path = done[0].folder.parent / "collected.csv"
+    path = runs[0].folder.parent / "collected.csv"
     table.to_csv(path, index=False, float_format="%.8g", lineterminator="\n")
     latex = table.to_latex(index=False, escape=True, float_format="%.3f", na_rep="")
     path.with_suffix(".tex").write_text(latex, encoding="utf-8")
@@ -67,15 +59,12 @@ def publish(runs: Iterable[PlannedRun]) -> list[Path]:
 
     Over built-in corpora: `published/NN_name.ipynb`, `.run.json`, `.csv`, tables and `figures/NN_what.*`. Over other
     data sets, whose text is not ours to publish, results, tables and figures under names with the data set's.
-
-    Raises:
-        StudyError: Two files would go to one place.
     """
     copies: dict[Path, bytes] = {}
     for run in runs:
         for path, content in _copies(run) if run.publish and run.finished() else ():
             if path in copies:
-                remedy = "give tables and figures names of their own, and say in the study which run, as in `publish: {seed: 0}`"
+                remedy = "say in the study which run, as in `publish: {seed: 0}`"
                 raise StudyError(f"{run.notebook}: several files would be published as {path.name}: {remedy}")
             copies[path] = content
     for path, content in copies.items():
@@ -96,22 +85,21 @@ def _copies(run: PlannedRun) -> Iterator[tuple[Path, bytes]]:
         elif path.suffix in (_FIGURE if is_figure else _TABLE):
             yield (figures if is_figure else published) / f"{path.stem}{mark}{path.suffix}", path.read_bytes()
     if built_in:
-        notebook = read_notebook(run.folder / "notebook.ipynb")
+        notebook = without_noise(read_notebook(run.folder / "notebook.ipynb"))
         record = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
-        for suffix, content in ((".ipynb", without_noise(notebook)), (".run.json", record)):
-            text = json.dumps(
-                map_text(content, partial(_impersonal, run.root)), indent=1, ensure_ascii=False, sort_keys=True
-            )
+        for suffix, content in ((".ipynb", notebook), (".run.json", record)):
+            shown = map_text(content, partial(_impersonal, run.root))
+            text = json.dumps(shown, indent=1, ensure_ascii=False, sort_keys=True)
             yield published / f"{run.notebook}{suffix}", f"{text}\n".encode()
 
 
 def without_noise(notebook: dict[str, Any]) -> dict[str, Any]:
-    """An executed notebook without times, widths, random ids and widget states: two runs of the same code are equal."""
+    """An executed notebook without times, widths, random ids and widget states, so that equal runs give equal files."""
     cells = []
     for cell in notebook["cells"]:
         tags = cell["metadata"].get("tags", [])
-        kept = cell | {"metadata": {"tags": tags} if tags else {}}
-        cells.append(kept | {"id": "injected-parameters"} if "injected-parameters" in tags else kept)
+        injected = {"id": "injected-parameters"} if "injected-parameters" in tags else {}
+        cells.append(cell | {"metadata": {"tags": tags} if tags else {}} | injected)
     metadata = {name: value for name, value in notebook["metadata"].items() if name in ("kernelspec", "language_info")}
     return notebook | {"cells": cells, "metadata": metadata}
 

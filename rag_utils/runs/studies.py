@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from rag_utils.runs.notebooks import Cell, by_number, cells_of, read_notebook
+from rag_utils.runs.notebooks import Cell, StudyError, by_number, cells_of, read_notebook
 from rag_utils.runs.parameters import Parameter, fit, read_parameters
 from rag_utils.store import digest
 
@@ -24,10 +24,6 @@ MODEL_PARAMETERS = ("embedder", "reranker", "tokenizer")
 _STUDY = {"study": "", "defaults": {}, "runs": [], "missing_models": "error"}
 _ENTRY = {"notebook": "", "matrix": {}, "publish": {}}
 _SECRET = re.compile(r"api_?key|secret|password", re.IGNORECASE)
-
-
-class StudyError(ValueError):
-    """What keeps a study from being run, with its remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +51,7 @@ class PlannedRun:
         return {name: value for name, value in self.parameters.items() if value != self.declared[name].default}
 
     def finished(self, *, from_commit: bool = False) -> bool:
-        """Whether it has run to its end; with `from_commit`, from a clean tree, so that its commit says all about it."""
+        """Whether it has run to its end; with `from_commit`, from a clean tree, whose commit says all about it."""
         record = self.folder / "run.json"  # written last
         return record.is_file() and not (from_commit and json.loads(record.read_text("utf-8"))["git"]["dirty"])
 
@@ -63,26 +59,23 @@ class PlannedRun:
 def plan(
     path: Path, *, root: Path, only: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> list[PlannedRun]:
-    """The runs of a study in the order of their notebooks; equal runs once.
-
-    Raises:
-        StudyError: Anything is wrong with the file, a notebook in it, or a value; nothing has been done then.
-    """
+    """The runs of a study in the order of their notebooks, equal runs once; the first thing that is wrong is raised."""
     study, forced = _read_study(path), dict(overrides or {})
     sources = {entry["notebook"]: _read_source(entry["notebook"], root) for entry in study["runs"]}
     chosen = [entry for entry in study["runs"] if only in (None, entry["notebook"], entry["notebook"].split("_")[0])]
     if not chosen:
         raise StudyError(f"--only {only}: {path.stem} has no such notebook; it has {', '.join(sources)}")
-    _check_names("--set", forced, [sources[entry["notebook"]][1] for entry in chosen])
-    _check_names("defaults", study["defaults"], [declared for _, declared in sources.values()])
+    _check_names("--set", forced, *(sources[entry["notebook"]][1] for entry in chosen))
+    _check_names("defaults", study["defaults"], *(declared for _, declared in sources.values()))
     _fingerprint.cache_clear()  # files may have changed since the last plan
     runs: dict[str, PlannedRun] = {}
     for entry in chosen:
-        name = entry["notebook"]
-        cells, declared = sources[name]
-        _check_names(f"{name}: matrix", entry["matrix"], [declared])
+        name, (cells, declared) = entry["notebook"], sources[entry["notebook"]]
+        _check_names(f"{name}: matrix", entry["matrix"], declared)
         for swept, published in _combinations(entry):
-            values = _values(name, declared, {**study["defaults"], **swept, **forced})
+            given = {**study["defaults"], **swept, **forced}
+            values = {p.name: p.default for p in declared.values()}
+            values |= {n: fit(f"{name}: {n}", given[n], declared[n].kind) for n in declared if n in given}
             data = _data(values, root)
             run_id = f"{name}-{_identity(cells, values, data, root)[:8]}"
             runs[run_id] = PlannedRun(
@@ -136,16 +129,16 @@ def _read_source(name: str, root: Path) -> tuple[list[Cell], dict[str, Parameter
     try:
         cells = cells_of(read_notebook(there[name]))
         declared = read_parameters(cells)
-    except (SyntaxError, ValueError) as error:
+    except StudyError as error:
         raise StudyError(f"{name}: {error}") from None
     for parameter in filter(_SECRET.search, declared):
         raise StudyError(f"{name}: {parameter} looks like a secret: keys come from the environment only")
     return cells, declared
 
 
-def _check_names(where: str, given: Iterable[str], declared: Iterable[Mapping[str, Parameter]]) -> None:
+def _check_names(where: str, given: Iterable[str], *declared: Mapping[str, Parameter]) -> None:
     """Refuse names that none of the notebooks has among its parameters."""
-    known = {name for parameters in declared for name in parameters}
+    known = set().union(*declared)
     for name in given:
         if name not in known:
             raise StudyError(f"{where}: {name!r} is in no cell tagged `parameters`{_nearest(name, known)}")
@@ -168,19 +161,8 @@ def _combinations(entry: Mapping[str, Any]) -> list[tuple[dict[str, Any], bool]]
     return [(values, chosen <= values.items()) for values in swept]
 
 
-def _values(notebook: str, declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for each parameter of the notebook."""
-    try:
-        return {p.name: fit(p.name, given[p.name], p.kind) if p.name in given else p.default for p in declared.values()}
-    except ValueError as error:
-        raise StudyError(f"{notebook}: {error}") from None
-
-
 def _data(values: Mapping[str, Any], root: Path) -> dict[str, str]:
-    """Data set -> fingerprint of the folder it is read from; "package" for built-in ones, "hub" without a folder.
-
-    The parameter `dataset` is a name or a list of names; folders are looked for as `load_corpus` does.
-    """
+    """Data set -> fingerprint of the folder that `load_corpus` reads; "package" if built in, "hub" without a folder."""
     from rag_utils.corpora import list_corpora
 
     named, known, data = values.get("dataset") or [], list_corpora(), {}

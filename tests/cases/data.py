@@ -55,15 +55,15 @@ def DAT_G04(tmp_path, monkeypatch):
     """A loading script is neither run nor trusted; the error names the rule and the way out."""
     from dataclasses import replace
 
-    from rag_utils.corpora import _catalogue, _tables
+    from rag_utils.corpora._catalogue import data_sets
 
     marker = tmp_path / "script_was_run"
     repository = tmp_path / "scripted"
     repository.mkdir()
     (repository / "scripted.py").write_text(f"open({str(marker)!r}, 'w')\n", encoding="utf-8")
-    boolq = _catalogue._NAMED["boolq"]
-    table = replace(boolq.tables["labeled"], hub=_tables.Hub(str(repository)))
-    monkeypatch.setitem(_catalogue._NAMED, "boolq", replace(boolq, tables={**boolq.tables, "labeled": table}))
+    boolq = data_sets()["boolq"]
+    table = boolq.tables["labeled"]._replace(repository=str(repository))
+    monkeypatch.setitem(data_sets(), "boolq", replace(boolq, tables={**boolq.tables, "labeled": table}))
     monkeypatch.delenv("RAG_DATA_DIR", raising=False)
     with pytest.raises(FileNotFoundError, match=r"no loading scripts(?s:.*)hf download"):
         load_corpus("boolq")

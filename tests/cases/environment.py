@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from rag_utils.chunking import load_pipeline
-from rag_utils.runs.origins import is_built_in
-from rag_utils.runs.planning import plan
+from rag_utils.runs.studies import plan
 from tests.notebook_project import Project
 
 ROOT = Path(__file__).parent.parent.parent
@@ -97,7 +96,7 @@ def ENV_G05():
     assert re.search(r"make handbook.*\| *about \d+ (minutes|seconds).*MB.*GB", readme)
     runs = plan(ROOT / "papermill_runs" / "quick.yaml", root=ROOT)
     assert {run.notebook for run in runs} == {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
-    assert all(is_built_in(run.parameters) for run in runs)
+    assert all(set(run.data.values()) == {"package"} for run in runs)
 
 
 def ENV_G06(tmp_path):

@@ -2,16 +2,11 @@
 
 import json
 
+from rag_utils.runs import differing_outputs, execution_order
 from rag_utils.runs.execute import execute
-from rag_utils.runs.notebooks import (
-    cells_of,
-    differing_outputs,
-    execution_order,
-    in_order,
-    read_notebook,
-    without_noise,
-)
-from rag_utils.runs.parameters import parameters_cell
+from rag_utils.runs.notebooks import by_number, cells_of, read_notebook
+from rag_utils.runs.parameters import read_parameters
+from rag_utils.runs.publish import without_noise
 from tests.notebook_project import Project, notebook, printed
 
 
@@ -46,8 +41,8 @@ def NB_G03(tmp_path):
     published = []
     for name in ("first", "second"):
         target = tmp_path / name / "notebook.ipynb"
-        execute(source, target, {"k": 7}, cwd=project.root)
-        published.append(json.dumps(without_noise(read_notebook(target), str)))
+        execute(source, target, {"k": 7}, project.root)
+        published.append(json.dumps(without_noise(read_notebook(target))))
     assert published[0] == published[1]
     assert "14" in published[0]
 
@@ -55,7 +50,7 @@ def NB_G03(tmp_path):
 def NB_G04():
     """Numbered files stand in the order of their numbers."""
     files = ["10_arena.ipynb", "2_filters.ipynb", "1_data.ipynb", "02b_enrich.ipynb"]
-    assert in_order(files) == ["1_data.ipynb", "2_filters.ipynb", "02b_enrich.ipynb", "10_arena.ipynb"]
+    assert sorted(files, key=by_number) == ["1_data.ipynb", "2_filters.ipynb", "02b_enrich.ipynb", "10_arena.ipynb"]
 
 
 def NB_G05(tmp_path):
@@ -70,7 +65,7 @@ def NB_G05(tmp_path):
     )
     interactive = project.root / "papermill_runs" / "scratch" / "interactive" / "10_a"
     for start in (project.root, source.parent):
-        execute(source, tmp_path / "copy" / "notebook.ipynb", {}, cwd=start)
+        execute(source, tmp_path / "copy" / "notebook.ipynb", {}, start)
         assert printed(tmp_path / "copy") == ["the data", str(interactive)]
     (outcome,) = project.run(project.study("10_a"))
     assert printed(outcome.run.folder) == ["the data", str(outcome.run.folder)]
@@ -83,7 +78,7 @@ def NB_G06(tmp_path):
     bar = "from tqdm import tqdm\nfor question in tqdm(range(2556){}): pass"
     sizes = []
     for number, cell in enumerate(("pass", bar.format(""), bar.format(", disable=False, mininterval=0, miniters=1"))):
-        execute(project.notebook(f"{number}_n", cell), tmp_path / f"{number}" / "notebook.ipynb", {}, cwd=project.root)
+        execute(project.notebook(f"{number}_n", cell), tmp_path / f"{number}" / "notebook.ipynb", {}, project.root)
         sizes.append((tmp_path / f"{number}" / "notebook.ipynb").stat().st_size)
     assert max(sizes) - sizes[0] < 200_000
     assert sizes[1] - sizes[0] < 1_000
@@ -94,4 +89,4 @@ def NB_G07():
     untagged = {
         "cells": [{"cell_type": "code", "source": ["k = 5"], "metadata": {}}, {"cell_type": "code", "source": ""}]
     }
-    assert parameters_cell(cells_of(untagged)) is None
+    assert read_parameters(cells_of(untagged)) == {}
