@@ -11,24 +11,19 @@ as in Chroma, and no other condition. Ranges need dates or numbers.
 
 import operator
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rag_utils.corpora.dates import iso_day
 
 Where = Mapping[str, Any]
 Metadata = Mapping[str, Any]
-Reading = tuple[str, Any]
-"""A value as a "day", a "number" or a "text"."""
+Condition = dict[Any, Any]
+"""A filter read: as in Chroma, but a field stands beside the kind of its value ("day", "number" or "text")."""
 
-_RANGES: dict[str, Callable[[Any, Any], bool]] = {
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
+_KINDS = ("text", "number", "day")
+_RANGES = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_MEMBERSHIP = {"$in": "$in", "$eq": "$in", "$nin": "$nin", "$ne": "$nin"}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -43,8 +38,8 @@ def matches(where: Where | None, metadata: Metadata) -> bool:
 
 def matcher(where: Where | None) -> Callable[[Metadata], bool]:
     """The filter as a test of records, read once; raises as `matches` does."""
-    condition = _parsed(where or {})
-    return condition.holds if condition else lambda metadata: True
+    condition = _read(where or {})
+    return lambda metadata: condition is None or _holds(condition, metadata)
 
 
 def to_chroma(where: Where | None) -> dict[str, Any] | None:
@@ -55,41 +50,55 @@ def to_chroma(where: Where | None) -> dict[str, Any] | None:
     Raises:
         ValueError: As `matches`.
     """
-    condition = _parsed(where or {})
-    return condition.chroma() if condition else None
+    condition = _read(where or {})
+    return None if condition is None else _written(condition)
 
 
 def chroma_metadata(metadata: Metadata) -> dict[str, str | int | float]:
-    """A record's metadata as Chroma keeps it: each date also as an integer, truth as text, no empty values.
+    """A record's metadata as Chroma keeps it: each date also as an integer, truth as text, no empty values."""
+    readings = ((_column(field, kind), _stored(value, kind)) for field, value in metadata.items() for kind in _KINDS)
+    return {column: value for column, value in readings if value is not None}
+
+
+def _holds(condition: Condition, metadata: Metadata) -> bool:
+    ((key, wanted),) = condition.items()
+    if key in ("$and", "$or"):
+        return (all if key == "$and" else any)(_holds(part, metadata) for part in wanted)
+    (field, kind), ((named, operand),) = key, wanted.items()
+    value = _stored(metadata.get(field), kind)
+    if named in _RANGES:
+        return value is not None and _RANGES[named](value, operand)
+    return (value in operand) == (named == "$in")
+
+
+def _written(condition: Condition) -> dict[str, Any]:
+    ((key, wanted),) = condition.items()
+    return {key: [_written(part) for part in wanted]} if key in ("$and", "$or") else {_column(*key): wanted}
+
+
+def _column(field: str, kind: str) -> str:
+    return f"{field.removesuffix('_at')}_day" if kind == "day" else field
+
+
+def _stored(value: object, kind: str) -> Any:
+    """A record's value as text, number or day (20240303); None where it is none, a number being no text.
 
     Numbers become floats: Chroma cuts a filter's 2022.5 to 2022 before it compares it with integers (seen in 1.5.9).
     """
-    stored: dict[str, str | int | float] = {}
-    for field, value in metadata.items():
-        for kind, reading in _stored(value):
-            stored[_column(field, kind)] = float(reading) if kind == "number" else reading
-    return stored
+    if kind == "day":
+        day = iso_day(value)
+        return int(day.replace("-", "")) if day else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if kind == "number" else None
+    return None if value is None or kind == "number" else _text(value)
 
 
-def _stored(value: object) -> list[Reading]:
-    """What a record's value is: itself, and its day if it is a date."""
-    if value is None:
-        return []
-    day = iso_day(value)
-    own = (
-        ("number", value) if isinstance(value, int | float) and not isinstance(value, bool) else ("text", _text(value))
-    )
-    return [own, ("day", _integer(day))] if day else [own]
-
-
-def _wanted(value: object) -> list[Reading]:
-    """What a filter's value may be in a record."""
-    day, text = iso_day(value), _text(value)
+def _wanted(value: object) -> dict[str, Any]:
+    """What a filter's value may be in a record, by kind: a day, else a text, and a number if it reads as one."""
+    day, text = _stored(value, "day"), _text(value)
     if day:
-        return [("day", _integer(day))]
-    if _NUMBER.fullmatch(text):
-        return [("number", float(text) if "." in text else int(text)), ("text", text)]
-    return [("text", text)]
+        return {"day": day}
+    return {"number": float(text), "text": text} if _NUMBER.fullmatch(text) else {"text": text}
 
 
 def _text(value: object) -> str:
@@ -98,120 +107,53 @@ def _text(value: object) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _integer(day: str) -> int:
-    return int(day.replace("-", ""))
-
-
-def _column(field: str, kind: str) -> str:
-    return f"{field.removesuffix('_at')}_day" if kind == "day" else field
-
-
-class _Condition(Protocol):
-    def holds(self, metadata: Metadata) -> bool: ...
-
-    def chroma(self) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class _Among:
-    """The field has one of the values, or none of them."""
-
-    field: str
-    wanted: frozenset[Reading]
-    negated: bool
-
-    def holds(self, metadata: Metadata) -> bool:
-        return self.wanted.isdisjoint(_stored(metadata.get(self.field))) == self.negated
-
-    def chroma(self) -> dict[str, Any]:
-        by_kind: dict[str, list[Any]] = defaultdict(list)
-        for kind, value in sorted(self.wanted, key=str):
-            by_kind[kind].append(value)
-        if any(isinstance(number, float) for number in by_kind["number"]):
-            by_kind["number"] = [float(number) for number in by_kind["number"]]  # a list has to be of one type
-        named = "$nin" if self.negated else "$in"
-        parts = [{_column(self.field, kind): {named: values}} for kind, values in by_kind.items() if values]
-        return _joined("$and" if self.negated else "$or", parts)
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """The field lies on one side of a day or a number."""
-
-    field: str
-    operator: str
-    kind: str
-    bound: Any
-
-    def holds(self, metadata: Metadata) -> bool:
-        values = [value for kind, value in _stored(metadata.get(self.field)) if kind == self.kind]
-        return any(_RANGES[self.operator](value, self.bound) for value in values)
-
-    def chroma(self) -> dict[str, Any]:
-        return {_column(self.field, self.kind): {self.operator: self.bound}}
-
-
-@dataclass(frozen=True)
-class _Group:
-    """All or any of several conditions."""
-
-    operator: str
-    parts: tuple[_Condition, ...]
-
-    def holds(self, metadata: Metadata) -> bool:
-        return (all if self.operator == "$and" else any)(part.holds(metadata) for part in self.parts)
-
-    def chroma(self) -> dict[str, Any]:
-        return _joined(self.operator, [part.chroma() for part in self.parts])
-
-
-def _joined(named: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Chroma refuses a group of one."""
-    return parts[0] if len(parts) == 1 else {named: parts}
-
-
-def _parsed(where: Where) -> _Condition | None:
+def _read(where: Where) -> Condition | None:
     """The condition that the filter states; None if it states none."""
     if not isinstance(where, Mapping):
         raise ValueError(f"a filter maps fields to conditions, got {where!r}")
-    return _group("$and", [_clause(*clause) for clause in _clauses(where)])
+    parts: list[Condition | None] = []
+    for field, value in where.items():
+        if field in ("$and", "$or"):
+            parts.append(_joined(field, [_read(part) for part in _several(value)]))
+        elif field.startswith("$"):
+            raise _unknown(field, "")
+        else:
+            conditions = value if isinstance(value, Mapping) else {"$in": value}
+            parts += [part for named, operand in conditions.items() for part in _clauses(field, named, operand)]
+    return _joined("$and", parts)
 
 
-def _group(named: str, parts: list[_Condition | None]) -> _Condition | None:
-    """Where one alternative is no condition, all records pass, so the whole is none."""
+def _joined(named: str, parts: Sequence[Condition | None]) -> Condition | None:
+    """Chroma refuses a group of one. Where one alternative is no condition, all records pass, so the whole is none."""
     stated = [part for part in parts if part]
     if not stated or (named == "$or" and len(stated) < len(parts)):
         return None
-    return stated[0] if len(stated) == 1 else _Group(named, tuple(stated))
+    return stated[0] if len(stated) == 1 else {named: stated}
 
 
-def _clauses(where: Where) -> Iterator[tuple[str, str, Any]]:
-    """Triples of field, operator and operand; groups have no field."""
-    for key, value in where.items():
-        if key.startswith("$"):
-            yield "", key, value
-        elif isinstance(value, Mapping):
-            yield from ((key, named, operand) for named, operand in value.items())
-        else:
-            yield key, "$in", value
+def _clauses(field: str, named: str, operand: Any) -> Iterator[Condition | None]:
+    """The operand is one value or several: all bounds hold, and any (or, negated, none) of the values."""
+    wanted = [_wanted(one) for one in _several(operand) if one is not None]
+    if named in _RANGES:
+        for one in wanted:
+            kind = next(iter(one))
+            if kind == "text":
+                raise ValueError(f"{field!r}: {named} needs a number or a date, got {operand!r} (dates: YYYY-MM-DD)")
+            yield {(field, kind): {named: one[kind]}}
+    elif named in _MEMBERSHIP:
+        by_kind: dict[str, list[Any]] = {}
+        for kind, value in (reading for one in wanted for reading in one.items()):
+            by_kind.setdefault(kind, []).append(value)
+        parts = [{(field, kind): {_MEMBERSHIP[named]: values}} for kind, values in by_kind.items()]
+        yield _joined("$or" if _MEMBERSHIP[named] == "$in" else "$and", parts)
+    else:
+        raise _unknown(named, field)
 
 
-def _clause(field: str, named: str, operand: Any) -> _Condition | None:
-    operands = list(operand) if isinstance(operand, list | tuple | set | frozenset) else [operand]
-    if not field and named in ("$and", "$or"):
-        return _group(named, [_parsed(part) for part in operands])
-    operands = [one for one in operands if one is not None]
-    if field and named in ("$in", "$eq", "$nin", "$ne"):
-        wanted = frozenset(reading for one in operands for reading in _wanted(one))
-        return _Among(field, wanted, negated=named in ("$nin", "$ne")) if wanted else None
-    if field and named in _RANGES:
-        return _group("$and", [_bound(field, named, one) for one in operands])
-    known = ", ".join(["$in", "$nin", "$eq", "$ne", *_RANGES])
-    raise ValueError(f"operator {named!r} of field {field!r} is not known: use {known}, and $and, $or between filters")
+def _several(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple | set | frozenset) else [value]
 
 
-def _bound(field: str, named: str, operand: object) -> _Condition:
-    kind, value = _wanted(operand)[0]
-    if kind == "text":
-        raise ValueError(f"{field!r}: {named} needs a number or a date, got {operand!r} (dates: YYYY-MM-DD)")
-    return _Bound(field, named, kind, value)
+def _unknown(named: str, field: str) -> ValueError:
+    known = ", ".join([*_MEMBERSHIP, *_RANGES])
+    return ValueError(f"operator {named!r} of field {field!r} is not known: use {known}, and $and, $or between filters")

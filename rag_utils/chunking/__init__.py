@@ -1,9 +1,15 @@
 """Documents into chunks, every chunk with its character offsets, and the gold evidence found again in them."""
 
-from rag_utils.chunking._chunkers import by_pieces, by_sentences, by_tokens, by_words, whole
+from rag_utils.chunking._chunkers import (
+    by_pieces,
+    by_sentences,
+    by_tokens,
+    by_words,
+    count_words_and_marks,
+    passage,
+    whole,
+)
 from rag_utils.chunking._gold import chunking_ceiling, gold_chunks, reachable_facts
-from rag_utils.chunking._header import passage
-from rag_utils.chunking._packing import count_words_and_marks
 from rag_utils.chunking._sentences import load_pipeline, sentences
 
 __all__ = [

@@ -27,11 +27,10 @@ def gold_chunks(corpus: Corpus, chunks: Sequence[Chunk]) -> Qrels:
     """
     by_document = _by_document(chunks)
     qrels: Qrels = {}
-    for query_id, facts in _evidence(corpus).items():
-        qrels[query_id] = {chunk.id: 1 for places in facts for chunk in _holders(places, by_document)}
-    for query_id in _known_by_document(corpus):
-        gold = corpus.gold_documents[query_id]
-        qrels[query_id] = {chunk.id: 1 for id_ in gold for chunk in by_document.get(id_, ())}
+    for query_id, documents, facts in _evidence(corpus):
+        found = [chunk for places in facts for chunk in _holders(places, by_document)]
+        all_chunks = [chunk for document in documents for chunk in by_document.get(document.id, ())]
+        qrels[query_id] = {chunk.id: 1 for chunk in (found if facts else all_chunks)}
     lost = sum(query.id in corpus.gold_documents and query.id not in qrels for query in corpus.queries)
     if lost:
         note("dropped", what=f"{corpus.name}: no evidence in the gold documents", n=lost)
@@ -47,7 +46,8 @@ def reachable_facts(corpus: Corpus, chunks: Sequence[Chunk]) -> dict[str, list[b
     by_document = _by_document(chunks)
     return {
         query_id: [any(True for _ in _holders(places, by_document)) for places in facts]
-        for query_id, facts in _evidence(corpus).items()
+        for query_id, _, facts in _evidence(corpus)
+        if facts
     }
 
 
@@ -74,32 +74,18 @@ def _holders(places: Sequence[Place], by_document: Mapping[str, list[Chunk]]) ->
                 yield chunk
 
 
-def _evidence(corpus: Corpus) -> dict[str, list[list[Place]]]:
-    """Query id -> a list per piece of evidence -> every place where it stands."""
+def _evidence(corpus: Corpus) -> Iterator[tuple[str, list[Document], list[list[Place]]]]:
+    """Queries with their gold documents and every place of each piece of evidence; no pieces if no text is known."""
     documents = {document.id: document for document in corpus.documents}
-    skipped = set(_known_by_document(corpus))
-    found = {}
     for query in corpus.queries:
         gold = [documents[id_] for id_ in corpus.gold_documents.get(query.id, ()) if id_ in documents]
         facts, answers = corpus.facts.get(query.id, ()), corpus.answers.get(query.id, ())
         if gold and facts:
-            found[query.id] = [_places(fact, gold) for fact in facts]
-        elif gold and query.id not in skipped:
-            places = [place for answer in answers for place in _places(answer, gold)]
-            found |= {query.id: [places]} if places else {}
-    return found
-
-
-def _known_by_document(corpus: Corpus) -> list[str]:
-    """Queries of which no text of the gold document is known."""
-    known = {document.id for document in corpus.documents}
-    return [
-        query.id
-        for query in corpus.queries
-        if query.id not in corpus.facts
-        and corpus.answers.get(query.id, ()) in ((), (corpus.labels.get(query.id),))
-        and not known.isdisjoint(corpus.gold_documents.get(query.id, ()))
-    ]
+            yield query.id, gold, [_places(fact, gold) for fact in facts]
+        elif gold and answers in ((), (corpus.labels.get(query.id),)):
+            yield query.id, gold, []
+        elif places := [place for answer in answers for place in _places(answer, gold)]:
+            yield query.id, gold, [places]
 
 
 def _places(wanted: str, documents: Sequence[Document]) -> list[Place]:

@@ -1,14 +1,15 @@
 """Sentence borders by rule: fast enough for whole corpora, and the same on every machine.
 
-spaCy's parser takes some hundred times as long and finds the same borders but for 1 to 4 in a hundred (its sentencizer
-ends sentences at "Fig. 3" and "No. 4"); the parser's `sents`, as pairs of character offsets, can be passed to the
-chunkers instead. spaCy is loaded here and nowhere else.
+spaCy's parser takes some hundred times as long and finds the same borders but for 1 to 4 in a hundred; its `sents`, as
+pairs of character offsets, can be passed to the chunkers instead. spaCy is loaded here and nowhere else.
 """
 
 import re
 from typing import Any
 
-_CANDIDATE = re.compile(r"(?P<stop>[.!?…]+[\"'”’»)\]]*)(?P<gap>\s+)|(?P<line>[^\S\n]*\n\s*)")
+Span = tuple[int, int]
+
+_CANDIDATE = re.compile(r"(?P<stop>[.!?…]+[\"'”’»)\]]*)\s+|[^\S\n]*\n\s*")
 _LAST_WORD = re.compile(r"[\w.]+$")
 _NEVER_LAST = re.compile(
     r"adm|approx|ca|capt|cf|cmdr|col|dr|e\.g|fr|gen|gov|hon|i\.e|lt|maj|messrs|mr|mrs|ms|mt|pres|prof|rep|resp|rev|sen|"
@@ -30,18 +31,16 @@ _OFTEN_FIRST = re.compile(
 )
 
 
-def sentences(text: str) -> list[tuple[int, int]]:
+def sentences(text: str) -> list[Span]:
     """Character spans of the sentences, without the white space between them; together they hold all else.
 
     A sentence ends at a full stop before white space, unless an (English) abbreviation stands there; at other marks
     (`! ? …`, closing quotes and brackets) and at a line's end, unless a small letter follows; and at a blank line.
     """
-    spans = []
-    start = len(text) - len(text.lstrip())
+    spans, start = [], len(text) - len(text.lstrip())
     for match in _CANDIDATE.finditer(text, start):
-        gap = "gap" if match["gap"] else "line"
-        end = match.start(gap)
-        if end > start and _is_border(text, start, match, match[gap]):
+        end = max(match.start(), match.end("stop"))  # without a stop that is -1
+        if end > start and _is_border(text, start, end, match):
             spans.append((start, end))
             start = match.end()
     end = len(text.rstrip())
@@ -65,10 +64,10 @@ def load_pipeline(name: str = "en_core_web_sm", *, disable: tuple[str, ...] = ()
     )
 
 
-def _is_border(text: str, start: int, match: re.Match[str], gap: str) -> bool:
-    if gap.count("\n") > 1:
-        return True
+def _is_border(text: str, start: int, end: int, match: re.Match[str]) -> bool:
     following = text[match.end() : match.end() + 40]
+    if text.count("\n", end, match.end()) > 1:
+        return True
     if not following or following[0] in ".,;:":
         return False
     if match["stop"] == ".":

@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
-
-Schema = Mapping[str, Any]
 
 _START = re.compile(r"""\{\s*(?:["'}]|\w+\s*:|$)|\[\s*(?:["'{\[\]\d-]|$)""")
 """A bracket that opens JSON; those of prose ("{note}", "[see above]") do not look so."""
@@ -29,56 +27,47 @@ class ParseFailure:
         return False
 
 
-def parse_json(text: str | None, schema: Schema | None = None) -> Any:
+def parse_json(text: str | None, schema: Mapping[str, Any] | None = None) -> Any:
     """The one JSON value in a reply.
 
     Forgiven: code fences and words around it, single quotes, True, False and None, keys without quotes, trailing commas,
-    line ends in a string, keys that differ from the schema's in case, blanks or underscores or are one of a property's
-    "aliases". Not repaired: what is cut off or misspelt, numbers written as text, NaN, a key given twice with two values.
+    line ends in a string, the case, blanks and underscores of keys. Not repaired: what is cut off or misspelt, numbers
+    written as text, NaN, a key given twice with two values, several different values that the schema accepts.
 
     Args:
         text: What the model wrote; None counts as empty.
-        schema: JSON Schema of an object or an array; None = any object.
+        schema: JSON Schema of an object or an array, which may hold "aliases" (other spelling of a key -> the schema's)
+            beside its "properties"; None = any object.
 
     Returns:
-        The value, or a `ParseFailure`, also where the schema accepts several different values of the text.
+        The value or a `ParseFailure`.
     """
-    if not text or not text.strip():
-        return ParseFailure("empty")
     wanted = {"type": "object", **(schema or {})}
-    accepted, problems = {}, [f"no JSON {wanted['type']}"]
+    own = {name: name for name in wanted.get("properties", {})}
+    names = {_letters(key): name for key, name in (own | wanted.get("aliases", {})).items()}
+    accepted, problem = {}, f"no JSON {wanted['type']}" if text and text.strip() else "empty"
     try:
-        for value in _values(text):
+        for value in _values(text or "", names):
             if isinstance(value, list if wanted["type"] == "array" else dict):
                 try:
-                    accepted[json.dumps(value)] = _validated(value, wanted)
+                    accepted[json.dumps(value)] = _validator(json.dumps(wanted))(value)
                 except ValueError as error:
-                    problems.append(f"schema: {error}")
+                    problem = f"schema: {error}"
     except (ValueError, RecursionError) as error:
         return ParseFailure(str(error))
     if len(accepted) > 1:
         return ParseFailure(f"ambiguous: {len(accepted)} different values")
-    return accepted.popitem()[1] if accepted else ParseFailure(problems[-1])
+    return accepted.popitem()[1] if accepted else ParseFailure(problem)
 
 
-def plain_schema(schema: Any) -> Any:
-    """The schema without our "aliases", as servers take it."""
-    if isinstance(schema, list):
-        return [plain_schema(part) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    return {name: plain_schema(part) for name, part in schema.items() if name != "aliases" or isinstance(part, Mapping)}
-
-
-def _values(text: str) -> list[Any]:
-    """All values at the top level; one that is broken or does not end spoils the text, since its parts are no answers."""
-    values, position = [], 0
+def _values(text: str, names: Mapping[str, str]) -> Iterator[Any]:
+    """The values at the top level; one that is broken or does not end spoils the text, since its parts are no answers."""
+    position = 0
     while start := _START.search(text, position):
         strict, position = _strict_json(text, start.start())
-        value = json.loads(strict, strict=False, object_pairs_hook=_object)
+        value = json.loads(strict, strict=False, object_pairs_hook=partial(_object, names))
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # refuses NaN and halves of surrogate pairs
-        values.append(value)
-    return values
+        yield value
 
 
 def _strict_json(text: str, start: int) -> tuple[str, int]:
@@ -108,24 +97,24 @@ def _strict_string(token: str) -> str:
 
     def strict(found: re.Match[str]) -> str:
         if found[1] in (None, "'"):
-            return '\\"' if found[1] is None else "'"
+            return "'" if found[1] else '\\"'
         return found[0] if found[1] in '"\\/bfnrtu' else "\\" + found[0]
 
     return f'"{_ESCAPE_OR_QUOTE.sub(strict, token[1:-1])}"'
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(names: Mapping[str, str], pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found and found[key] != value:
-            raise ValueError(f"ambiguous: {key!r} is given twice")
-        found[key] = value
+        name = names.get(_letters(key), key)
+        if name in found and found[name] != value:
+            raise ValueError(f"ambiguous: {name!r} is given twice")
+        found[name] = value
     return found
 
 
-def _validated(value: Any, schema: Schema) -> Any:
-    """The value with its keys as the schema spells them; raises what the schema does not accept, naming the field."""
-    return _validator(json.dumps(plain_schema(schema)))(_renamed(value, schema))
+def _letters(key: str) -> str:
+    return re.sub(r"[\s_-]", "", key).casefold()
 
 
 @cache
@@ -133,18 +122,3 @@ def _validator(schema: str) -> Any:
     import fastjsonschema
 
     return fastjsonschema.compile(json.loads(schema), use_default=False)
-
-
-def _renamed(value: Any, schema: Schema) -> Any:
-    if isinstance(value, list):
-        return [_renamed(item, schema.get("items", {})) for item in value]
-    if not isinstance(value, dict):
-        return value
-    properties = schema.get("properties", {})
-    spelling = {_letters(word): name for name, part in properties.items() for word in (name, *part.get("aliases", ()))}
-    pairs = [(spelling.get(_letters(key), key), item) for key, item in value.items()]
-    return _object([(name, _renamed(item, properties.get(name, {}))) for name, item in pairs])
-
-
-def _letters(key: str) -> str:
-    return re.sub(r"[\s_-]", "", key).casefold()

@@ -1,7 +1,4 @@
-"""Prompts are files in `rag_utils/prompts`: the source in the first line, then one block of text a message.
-
-A line `[system]`, `[user]` or `[assistant]` opens a message, `{name}` is a place to fill.
-"""
+"""Prompts are files in `rag_utils/prompts`: the source in the first line, then `[role]` lines that open a message."""
 
 import re
 from collections.abc import Sequence
@@ -18,10 +15,10 @@ _TAG_LIKE = re.compile(r"<(?=\s*[/|<A-Za-z])|\[(?=\s*/?INST)")
 
 
 def load_prompt(name: str, **values: str | Sequence[str]) -> Prompt:
-    """A prompt file with its places filled by literal replacement, in one pass.
+    """A prompt file with its places (`{name}`) filled by literal replacement.
 
-    Whatever looks like a tag or a chat template's mark in a value begins with `&lt;` or `&#91;` afterwards, so a
-    document cannot close the tags around it. A list becomes numbered blocks: `<passage1>`, text, `</passage>`, ...
+    What looks like a tag or like a mark of a chat template in a value begins with `&lt;` or `&#91;` afterwards, so that
+    a document cannot close the tags around it. A list becomes numbered blocks: `<passage1>`, the text, `</passage>`, ...
 
     Args:
         name: Of the file, without its ending.
@@ -38,10 +35,8 @@ def load_prompt(name: str, **values: str | Sequence[str]) -> Prompt:
     if places != values.keys():
         raise ValueError(f"prompt {name!r} has the places {sorted(places)}, got values for {sorted(values)}")
     filled = {place: _delimited(place, value) for place, value in values.items()}
-    return Prompt(
-        f"{name}@{revision}",
-        tuple((role, _PLACE.sub(lambda place: filled[place[1]], text)) for role, text in messages),
-    )
+    parts = ((role, _PLACE.sub(lambda place: filled[place[1]], text)) for role, text in messages)
+    return Prompt(f"{name}@{revision}", tuple(parts))
 
 
 def _delimited(place: str, value: str | Sequence[str]) -> str:
@@ -51,12 +46,11 @@ def _delimited(place: str, value: str | Sequence[str]) -> str:
 
 
 @cache
-def _template(name: str) -> tuple[tuple[tuple[str, str], ...], str]:
+def _template(name: str) -> tuple[list[tuple[str, str]], str]:
     """Messages (role, text) and the file's revision."""
-    path = FOLDER / f"{name}.txt"
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.txt")))
-        raise ValueError(f"there is no prompt {name!r}: use one of {known}")
-    text = path.read_text(encoding="utf-8")
+    files = {path.stem: path for path in FOLDER.glob("*.txt")}
+    if name not in files:
+        raise ValueError(f"there is no prompt {name!r}: use one of {', '.join(sorted(files))}")
+    text = files[name].read_text(encoding="utf-8")
     _, *blocks = _ROLE.split(text)
-    return tuple((role, block.strip()) for role, block in zip(blocks[::2], blocks[1::2], strict=True)), digest(text)[:8]
+    return [(role, block.strip()) for role, block in zip(blocks[::2], blocks[1::2], strict=True)], digest(text)[:8]

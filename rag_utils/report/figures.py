@@ -7,7 +7,7 @@ page grow, with a warning that says so.
 import sys
 import textwrap
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -33,8 +33,10 @@ def use_style(width: float = 4.8, height: float | None = None) -> None:
         height: Inches; 0.62 of the width when not given.
     """
     import matplotlib as mpl
+    from cycler import cycler
 
-    if "ipykernel" in sys.modules and (shell := sys.modules["IPython"].get_ipython()):
+    shell = sys.modules["IPython"].get_ipython() if "ipykernel" in sys.modules else None
+    if shell:
         shell.run_line_magic("matplotlib", "inline")
     else:
         mpl.use("agg")
@@ -42,9 +44,10 @@ def use_style(width: float = 4.8, height: float | None = None) -> None:
     mpl.rc("figure.constrained_layout", use=True)
     mpl.rc("font", family="DejaVu Sans", size=8)
     mpl.rc("axes", titlesize=9, titlelocation="left", titleweight="bold", edgecolor=QUIET, linewidth=0.7)
-    mpl.rc("axes", axisbelow=True, prop_cycle=mpl.cycler(color=PALETTE))
+    mpl.rc("axes", axisbelow=True, prop_cycle=cycler(color=PALETTE))
     mpl.rc("axes.spines", top=False, right=False)
-    mpl.rc(("xtick", "ytick"), color=QUIET, labelcolor="black")
+    mpl.rc("xtick", color=QUIET, labelcolor="black")
+    mpl.rc("ytick", color=QUIET, labelcolor="black")
     mpl.rc("grid", color="#E5E5E5", linewidth=0.6)
     mpl.rc("lines", linewidth=1.4, markersize=4.5)
     mpl.rc("legend", frameon=False)
@@ -67,7 +70,7 @@ def save_figure(fig: "Figure", name: str, table: pd.DataFrame) -> None:
 
     path = place(name)
     # some paper systems refuse the default fonts of a PDF, Type 3; 42 is TrueType
-    fixed = {"savefig.dpi": 300, "svg.hashsalt": "rag-handbook", "svg.fonttype": "path", "pdf.fonttype": 42}
+    fixed: Any = {"savefig.dpi": 300, "svg.hashsalt": "rag-handbook", "pdf.fonttype": 42}
     with mpl.rc_context(fixed), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="constrained_layout not applied")  # the growing page mends it
         page = _page(fig, name)
@@ -83,11 +86,11 @@ def _page(fig: "Figure", name: str) -> "Bbox | None":
     if fig.get_layout_engine() is None:
         fig.set_layout_engine("constrained")
     fig.canvas.draw()
-    asked = Bbox([(0, 0), fig.get_size_inches()])
-    page = Bbox.union([asked, fig.get_tightbbox().padded(0.02)])
-    if max(page.size - asked.size) < 0.03:
+    asked, drawn = Bbox.from_bounds(0, 0, *fig.get_size_inches()), fig.get_tightbbox()
+    if min(drawn.x0, drawn.y0, asked.x1 - drawn.x1, asked.y1 - drawn.y1) > -0.01:
         return None
-    old, new = (" x ".join(f"{side:.2f}" for side in box.size) for box in (asked, page))
+    page = Bbox.union([asked, drawn.padded(0.05)])
+    old, new = (f"{box.width:.2f} x {box.height:.2f}" for box in (asked, page))
     warnings.warn(f"{name}: its text needs a page of {new} inches, not {old}; shorten the labels", stacklevel=3)
     return page
 
@@ -119,7 +122,8 @@ def interval_plot(
     for row in rows.itertuples():
         text = with_interval(row.value, row.low, row.high)
         ax.text(1.02, row.y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=7)
-    ax.set_yticks(rows["y"], [textwrap.fill(system, 28) for system in systems], length=0)
+    ax.set_yticks(rows["y"], [textwrap.fill(system, 28) for system in systems])
+    ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlabel(f"{metric} (95 % intervals, n = {span(rows['n'].dropna())})")
 
@@ -133,7 +137,6 @@ def _draw(ax: "Axes", rows: pd.DataFrame, baseline: str | None, kind: str) -> No
         ax.scatter(rows["value"], rows["y"], s=20, color=colours)
         ax.grid(axis="x")
         ax.spines["left"].set_visible(False)
-    reach = [rows["value"] - rows["low"], rows["high"] - rows["value"]]
-    ax.errorbar(rows["value"], rows["y"], xerr=reach, fmt="none", ecolor="black" if kind == "bar" else colours)
+    ax.hlines(rows["y"], rows["low"], rows["high"], colors="black" if kind == "bar" else colours, linewidth=1.2)
     if baseline in rows.index:
-        ax.axvline(rows.loc[baseline, "value"], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+        ax.axvline(rows.loc[baseline, "value"], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0.9)

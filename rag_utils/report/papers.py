@@ -68,16 +68,16 @@ def beside_paper(
     _check(partner, cells, table)
     ours = table.set_index(["system", "metric"])
     data_flag = "yes" if same_data else f"no: {data}" if data else "no"
+    model_flag = "yes" if same_model else "no"
     lines = []
     for cell in cells.to_dict("records"):
         line = {"row": cell["row"], "metric": cell["metric"], **reported(cell), "mark": cell["mark"]}
         key = (partner.get(cell["row"]), cell["metric"])
         if key in ours.index:
-            value, low, high, n = ours.loc[key, ["value", "low", "high", "n"]]
+            value, low, high, judged = ours.loc[key, ["value", "low", "high", "n"]]
             difference = f"{value - float(cell['value']):+.3f}" if cell["value"] else ""
-            line |= {"ours": f"{value:,.3f}", "ours interval": interval(low, high), "n ours": f"{int(n):,}"}
-            line |= {"difference": _bracketed(difference, cell)}
-            line |= {"same data?": data_flag, "same model?": "yes" if same_model else "no"}
+            line |= {"ours": f"{value:,.3f}", "ours interval": interval(low, high), "n ours": f"{int(judged):,}"}
+            line |= {"difference": _bracketed(difference, cell), "same data?": data_flag, "same model?": model_flag}
         lines.append(line)
     return pd.DataFrame(lines, columns=_BESIDE).fillna("")
 

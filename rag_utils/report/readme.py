@@ -8,7 +8,7 @@ A notebook names its headline number in its metadata; every key but `system` and
 
 import json
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,7 @@ from rag_utils.report.papers import paper_table, reported
 from rag_utils.report.tables import with_interval
 
 BEGIN, END = "<!-- notebooks:begin -->", "<!-- notebooks:end -->"
-SECTIONS = (
-    "start here",
-    "chunking",
-    "metadata filters",
-    "enrichment and selection",
-    "hybrid retrieval",
-    "QA plug-ins",
-    "arena",
-    "all together",
-    "costs",
-)
+SECTIONS = ("start here", "chunking", "filters", "enrichment", "retrieval", "QA plug-ins", "arena", "together", "costs")
 """By the tens digit of a notebook's number."""
 
 
@@ -83,8 +73,8 @@ def _headline(stem: str, headline: Mapping[str, Any], root: Path) -> list[str]:
     return [f"{ours} on {dataset}" if dataset else ours, theirs]
 
 
-def _only(table: pd.DataFrame, column: str, name: str, metric: str, where: str) -> dict[Hashable, Any]:
+def _only(table: pd.DataFrame, column: str, name: str, metric: str, where: str) -> dict[str, Any]:
     found = table[(table[column] == name) & (table["metric"] == metric)]
     if len(found) != 1:
         raise ValueError(f"{where} has {len(found)} rows ({name}, {metric}), which a headline names: must be 1")
-    return found.iloc[0].to_dict()
+    return dict(zip(table.columns, found.iloc[0], strict=True))

@@ -1,6 +1,15 @@
 """Queries to hits: retrievers with one verb, their fusions, and a reranker on top."""
 
 from rag_utils.retrieval.fusion import FUSIONS, fuse, fuse_hits
-from rag_utils.retrieval.retrievers import DenseRetriever, HybridRetriever, LexicalRetriever, Reranked
+from rag_utils.retrieval.retrievers import DenseRetriever, HybridRetriever, LexicalRetriever, Remembered, Reranked
 
-__all__ = ["FUSIONS", "DenseRetriever", "HybridRetriever", "LexicalRetriever", "Reranked", "fuse", "fuse_hits"]
+__all__ = [
+    "FUSIONS",
+    "DenseRetriever",
+    "HybridRetriever",
+    "LexicalRetriever",
+    "Remembered",
+    "Reranked",
+    "fuse",
+    "fuse_hits",
+]

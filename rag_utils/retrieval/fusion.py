@@ -1,5 +1,6 @@
 """Several rankings of one query become one (PAPERS 2.4)."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -49,11 +50,11 @@ def fuse(
     if len({type(id_) for ids, _ in ranked for id_ in ids}) > 1:
         raise TypeError("the lists name chunks by ids of two types, so none would match: make them all strings")
     scaled = [scale(scores, k) for _, scores in ranked]
-    total = dict.fromkeys((id_ for ids, _ in ranked for id_ in ids), 0.0)
+    floor = sum(weight * missing for (_, missing), weight in zip(scaled, weights, strict=True))
+    total = dict.fromkeys((id_ for ids, _ in ranked for id_ in ids), floor)
     for (ids, _), (values, missing), weight in zip(ranked, scaled, weights, strict=True):
-        found = dict(zip(ids, values.tolist(), strict=True))
-        for id_ in total:
-            total[id_] += weight * found.get(id_, missing)
+        for id_, share in zip(ids, (weight * (values - missing)).tolist(), strict=True):
+            total[id_] += share
     if method == "combmnz":
         members = [set(ids) for ids, _ in ranked]
         total = {id_: score * sum(id_ in ids for ids in members) for id_, score in total.items()}
@@ -115,7 +116,7 @@ def _scaler(method: str) -> Callable[[np.ndarray, int], Scaled]:
 def _ranked(ranking: Ranking, method: str) -> tuple[list[str], np.ndarray]:
     """The ids best first (ties by id), each once, and their scores."""
     if isinstance(ranking, Mapping):
-        bad = [id_ for id_, score in ranking.items() if not np.isfinite(score)]
+        bad = [id_ for id_, score in ranking.items() if not math.isfinite(score)]
         if bad:
             raise ValueError(f"the score of {bad[0]!r} is {ranking[bad[0]]}: scores to be fused must be finite")
         items = sorted(ranking.items(), key=lambda item: (-item[1], str(item[0])))

@@ -96,6 +96,28 @@ class HybridRetriever:
         return fuse_hits([lexical, dense], self.fusion, weights=weights)
 
 
+class Remembered:
+    """A retriever that looks a question up once: for comparing fusions, weights or rerankers of the same hits."""
+
+    def __init__(self, retriever: Retriever):
+        self.retriever = retriever
+        self._found: dict[tuple[str, str], tuple[int, list[Hit]]] = {}
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """The chunks that can be retrieved."""
+        return self.retriever.chunks  # type: ignore[attr-defined]
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """What the retriever returns; it is asked again only for new questions and for a larger k."""
+        _check(k)
+        keys = [(query.text, repr(query.where)) for query in queries]
+        new = {key: query for key, query in zip(keys, queries, strict=True) if self._found.get(key, (-1,))[0] < k}
+        hits = self.retriever.retrieve(list(new.values()), k)
+        self._found |= {key: (k, found) for key, found in zip(new, hits, strict=True)}
+        return [self._found[key][1][:k] for key in keys]
+
+
 class Reranked:
     """A retriever whose first hits a reranker puts in order (Multi-Meta-RAG, section 3.2: 20 reranked, 10 kept).
 
