@@ -12,15 +12,8 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 Relevant = Collection[Hashable] | Mapping[Hashable, int]  # ids, or id -> grade, where a grade above 0 is relevant
-ABSTENTIONS = (
-    "insufficient information",
-    "not enough information",
-    "i do not know",
-    "i don't know",
-    "i could not find an answer",
-    "i couldn't find an answer",
-)
-"""The wordings that `is_abstention` accepts anywhere in an answer, in any case, with straight or curly apostrophes."""
+ABSTENTIONS = ("insufficient information", "not enough information", "i do not know", "i could not find an answer")
+"""The wordings that `is_abstention` accepts anywhere in an answer, in any case; "n't" is read as " not"."""
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -110,8 +103,7 @@ def fact_scores(retrieved: Sequence[str], gold_facts: Sequence[str]) -> dict[str
     """Standard scores of one question; matching, cut-off and NaN as in `multihop_rag_scores`, repeats count once.
 
     `map@10_standard` is average precision: the sum of (facts found so far / rank) over the ranks that bring a new fact,
-    divided by min(facts, 10), and 1 where several facts in one text push it above. `facts@10` is the share of the facts
-    found, `all_facts@10` is 1 when all were found, else 0.
+    divided by min(facts, 10), at most 1; `facts@10` is the share of facts found, `all_facts@10` whether all were.
     """
     ranks = _first_ranks(retrieved, gold_facts)
     if not ranks:
@@ -129,8 +121,7 @@ def word_overlap_accuracy(prediction: str, gold: str | Sequence[str]) -> float:
 
     Source: `qa_evaluate.py` of MultiHop-RAG, as used for Table 3 of Multi-Meta-RAG (arXiv 2406.13213).
     """
-    words = set(prediction.lower().split())
-    golds = [set(text.lower().split()) for text in _references(gold)]
+    words, *golds = (set(text.lower().split()) for text in _texts(prediction, gold))
     return max((float(bool(words & wanted)) for wanted in golds if wanted), default=math.nan)
 
 
@@ -139,7 +130,7 @@ def substring_accuracy(prediction: str, gold: str | Sequence[str]) -> float:
 
     The rule of the first version of Multi-Meta-RAG (arXiv 2406.13213v1); an empty prediction is always right.
     """
-    answer, *golds = (text.lower().strip().translate(_NO_PUNCTUATION) for text in (prediction, *_references(gold)))
+    answer, *golds = (text.lower().strip().translate(_NO_PUNCTUATION) for text in _texts(prediction, gold))
     return max((float(answer in wanted or wanted in answer) for wanted in golds if wanted), default=math.nan)
 
 
@@ -150,8 +141,8 @@ def exact_match(prediction: str, gold: str | Sequence[str]) -> float:
     but a step that would empty a text is left out, so that "A" is still an answer. Punctuation joins numbers: "3.5%"
     equals "35", a known false match of this rule.
     """
-    words = _answer_words(prediction)
-    return max((float(words == _answer_words(text)) for text in _references(gold)), default=math.nan)
+    answer, *golds = (_answer_words(text) for text in _texts(prediction, gold))
+    return max((float(answer == wanted) for wanted in golds), default=math.nan)
 
 
 def token_f1(prediction: str, gold: str | Sequence[str]) -> float:
@@ -159,8 +150,9 @@ def token_f1(prediction: str, gold: str | Sequence[str]) -> float:
 
     A repeated word counts as often as both texts have it. Two empty texts score 1, one empty text 0.
     """
-    words, scores = Counter(_answer_words(prediction)), []
-    for wanted in (Counter(_answer_words(text)) for text in _references(gold)):
+    words, *golds = (Counter(_answer_words(text)) for text in _texts(prediction, gold))
+    scores = []
+    for wanted in golds:
         both, length = (words & wanted).total(), words.total() + wanted.total()
         scores.append(2 * both / length if length else 1.0)
     return max(scores, default=math.nan)
@@ -168,7 +160,7 @@ def token_f1(prediction: str, gold: str | Sequence[str]) -> float:
 
 def is_abstention(text: str) -> bool:
     """Whether an answer says that it cannot answer, in one of the wordings of `ABSTENTIONS`; an empty text does not."""
-    plain = " ".join(text.lower().replace("’", "'").split())
+    plain = " ".join(text.lower().replace("’", "'").replace("n't", " not").split())
     return any(wording in plain for wording in ABSTENTIONS)
 
 
@@ -241,8 +233,8 @@ def _refuse_bare_text(**arguments: object) -> None:
             raise TypeError(f"{name} is the single text {value[:40]!r}: pass a list")
 
 
-def _references(gold: str | Sequence[str]) -> Sequence[str]:
-    return [gold] if isinstance(gold, str) else gold
+def _texts(prediction: str, gold: str | Sequence[str]) -> list[str]:
+    return [prediction, gold] if isinstance(gold, str) else [prediction, *gold]
 
 
 def _answer_words(text: str) -> list[str]:

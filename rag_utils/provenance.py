@@ -20,7 +20,7 @@ from typing import Any
 
 _records: list[dict[str, Any]] = []
 _lock = threading.Lock()
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_SECRET = re.compile(r"(^|_)(API)?(KEY|TOKEN|SECRET|PASSWORD)S?(_|$)", re.IGNORECASE)
 
 
 def project_root() -> Path:
@@ -149,19 +149,19 @@ def _plain(value: Any, name: str) -> Any:
     if hasattr(value, "tolist"):  # NumPy scalars and arrays
         value = value.tolist()
     if isinstance(value, str | os.PathLike):
-        return _masked(os.fspath(value))
+        return masked(os.fspath(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no word for nan and infinity
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {_masked(str(key)): _plain(item, name) for key, item in value.items()}
+        return {masked(str(key)): _plain(item, name) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item, name) for item in value]
     raise TypeError(f"note({name}=...) got a {type(value).__name__}: pass text, a number, None, or a list of these")
 
 
-def _masked(text: str) -> str:
+def masked(text: str) -> str:
     """The text without logins in addresses and without the secrets of the environment."""
     text = re.sub(r"(?<=://)[^/@\s]+(?=@)", "***", text)
     for secret in [value for name, value in os.environ.items() if value and _SECRET.search(name)]:

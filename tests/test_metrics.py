@@ -176,10 +176,6 @@ def test_golden_vectors_of_the_public_script(case):
     assert all(type(value) is float for value in scores.values())
 
 
-def test_the_last_golden_vector_to_four_digits():
-    assert round(multihop_rag_scores(*GOLDEN["J"][:2])["map@10"], 4) == 0.2870
-
-
 def script_walk(retrieved, gold):
     """The rules of PAPERS 1.6, walked rank by rank."""
 
@@ -340,7 +336,7 @@ def test_each_listed_wording_is_an_abstention(wording):
 
 
 def test_other_answers_are_no_abstention():
-    assert is_abstention("I couldn’t find an answer.")
+    assert is_abstention("I couldn’t find an answer.") and is_abstention("Sorry, I don't know")
     assert not is_abstention("")
     assert not is_abstention("No")
     assert not is_abstention("The information was sufficient.")

@@ -108,3 +108,14 @@ def test_machine_says_what_the_run_depends_on():
     assert facts["packages"]["numpy"] == np.__version__
     assert "pytest" not in facts["packages"]
     json.dumps(facts)
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "HF_TOKEN", "MY_SECRET", "DB_PASSWORD", "APIKEY", "TOKEN"])
+def test_a_secret_is_known_by_the_name_of_its_variable(monkeypatch, name):
+    monkeypatch.setenv(name, "planted-value-1")
+    assert provenance.masked("header planted-value-1 end") == "header *** end"
+
+
+def test_a_setting_about_tokenizers_is_no_secret(monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    assert provenance.masked("false") == "false"

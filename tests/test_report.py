@@ -167,10 +167,8 @@ def test_interval_plot_marks_the_baseline_and_refuses_typos():
 
 
 def test_the_import_is_light_and_warnings_name_no_file_of_this_machine():
-    code = (
-        "import sys, warnings; from rag_utils.report import use_style; print('matplotlib' in sys.modules); use_style()"
-    )
-    code += "; warnings.warn('3 texts were cut')"
+    code = "import sys, warnings; from rag_utils.report import use_style; print('matplotlib' in sys.modules)"
+    code += "; use_style(); warnings.warn('3 texts were cut')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("False\n", "UserWarning: 3 texts were cut\n")
 

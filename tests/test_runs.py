@@ -381,10 +381,10 @@ def test_a_dask_scheduler_can_carry_out_the_runs(project, monkeypatch):
 
     project.notebook("10_a", "# parameters\nseed=0", "if seed: raise KeyError('seed')")
     study = project.study({"notebook": "10_a", "matrix": {"seed": [0, 1]}})
-    threads = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "protocol": "tcp"}
-    with LocalCluster(**threads, host="127.0.0.1", dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address=None) as cluster:
         outcomes = project.run(study, scheduler=cluster.scheduler_address)
     assert [outcome.state for outcome in outcomes] == ["finished", "failed"]
+    assert "KeyError: 'seed'" in outcomes[1].reason
     monkeypatch.setattr(execute, "CONNECT_TIMEOUT", 1)
     with pytest.raises(StudyError, match="no Dask scheduler answers"):
         project.run(study, scheduler="tcp://127.0.0.1:9")

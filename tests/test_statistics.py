@@ -63,6 +63,7 @@ def samples():
     return {
         "hit differences": rng.choice([-1.0, 0.0, 1.0], n, p=[0.05, 0.8, 0.15]),
         "few hits": np.repeat([1.0, 0.0], [3, 60]),
+        "one far away": np.repeat([0.0, 1.0, 50.0], [600, 300, 1]),
         "twelfths": rng.choice([-1 / 3, 0.0, 1 / 4, 1.0], n),
         "reciprocal ranks": reciprocal_ranks(rng, n) - reciprocal_ranks(rng, n),
         "floats": rng.gamma(0.5, size=n),

@@ -45,7 +45,7 @@ def by_tokens(
     _check(size, overlap)
     count, split = count_tokens or count_words_and_marks, sentences or split_sentences
     reserve = header if reserve_metadata is None else reserve_metadata
-    limits = [_limit(document, size, count) if reserve else size for document in documents]
+    limits = [size - (_reserved(document, size, count) if reserve else 0) for document in documents]
 
     def spans(document: Document, limit: int) -> Iterator[Span]:
         for part in _pack(_parts(document.text, split(document.text), limit, count), limit, overlap):
@@ -76,12 +76,8 @@ def by_sentences(
 ) -> list[Chunk]:
     """Groups of `size` sentences to search by; with a window, also the text around them to read (PAPERS 3.4).
 
-    Args:
-        documents: Blank ones give no chunk.
-        size: Sentences in a chunk, the last one of a document fewer.
-        window: Sentences on either side that `fields["window"]` adds, from `metadata["window_start"]` to
-            `metadata["window_end"]` (characters in the document); 0 = none of the three.
-        sentences: Text to spans; by default `rag_utils.chunking.sentences`.
+    `window` = sentences on either side that `fields["window"]` adds, from `metadata["window_start"]` to
+    `metadata["window_end"]` (characters in the document); 0 = none of the three. `sentences` as in `by_tokens`.
     """
     _check(size, 0)
     if window < 0:
@@ -164,14 +160,14 @@ def _metadata_lines(document: Document) -> str:
     return "\n".join(f"{key}: {value}" for key, value in pairs.items() if value)
 
 
-def _limit(document: Document, size: int, count: CountTokens) -> int:
-    metadata = count(_metadata_lines(document))
-    if metadata >= size:
+def _reserved(document: Document, size: int, count: CountTokens) -> int:
+    tokens = count(_metadata_lines(document))
+    if tokens >= size:
         raise ValueError(
-            f"document {document.id!r}: its metadata takes {metadata} of size={size} tokens and leaves none for the "
+            f"document {document.id!r}: its metadata takes {tokens} of size={size} tokens and leaves none for the "
             "text; raise size, or pass reserve_metadata=False"
         )
-    return size - metadata
+    return tokens
 
 
 class _Part(NamedTuple):

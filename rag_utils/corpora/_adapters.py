@@ -13,6 +13,10 @@ from rag_utils.corpora.dates import iso_day
 _LONGEST_TITLE = 100  # characters; a dash further on is one of the passage's own
 
 
+def nothing(row: Row, memo: dict[str, Any]) -> None:
+    """Most columns need."""
+
+
 def paragraph(row: Row, memo: dict[str, Any]) -> None:
     """SQuAD: a document per paragraph, named `<article>-<place in the article>`.
 

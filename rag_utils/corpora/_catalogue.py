@@ -14,13 +14,11 @@ def data_sets() -> dict[str, DataSet]:
     import yaml
 
     entries = yaml.safe_load((Path(__file__).parent / "catalogue.yaml").read_text(encoding="utf-8"))
-    for name, entry in entries.items():
+    for entry in entries.values():
         for table in entry["tables"].values():
-            if "adapt" in table:
-                table["adapt"] = getattr(_adapters, table["adapt"])
-        entry["tables"] = {key: Table(**table) for key, table in entry["tables"].items()}
-        entries[name] = DataSet(**{"name": name, "folder": name, **entry})
-    return entries
+            table["adapt"] = getattr(_adapters, table.get("adapt", "nothing"))
+        entry["tables"] = {name: Table(**table) for name, table in entry["tables"].items()}
+    return {name: DataSet(**{"name": name, "folder": name, **entry}) for name, entry in entries.items()}
 
 
 def list_corpora() -> dict[str, dict[str, str]]:

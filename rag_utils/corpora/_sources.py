@@ -22,10 +22,10 @@ class Table(NamedTuple):
     """Rows of one kind; `catalogue.yaml` says what the fields mean."""
 
     files: str
+    adapt: Callable[[Any, dict[str, Any]], None]
     document: Mapping[str, str] = {}
     metadata: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
-    adapt: Callable[[Any, dict[str, Any]], None] = lambda row, memo: None
     required: bool = True
     distractors: bool = False
     repository: str = ""

@@ -14,6 +14,10 @@ import numpy as np
 
 from rag_utils.encoders.folders import ModelFolder
 
+# Read when torch is imported. Its threads spin while they wait for each other, which on shared cores costs up to ten times
+# the time; asleep they cost a few microseconds.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 Texts = Sequence[tuple[str, ...]]
 """Items of one batch: (text,) for an embedder, (query, text) for a reranker."""
 Forward = Callable[[Texts], np.ndarray]
@@ -24,7 +28,6 @@ Loader = Callable[[ModelFolder, str, bool], Forward]
 
 def resolve_device(device: str | None, half_precision: bool) -> tuple[str, bool]:
     """The device to use (a GPU when there is one) and whether half precision is right there; never on a CPU."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # on busy cores, threads that spin while waiting cost 10 x
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,6 +1,6 @@
 """Live models: the only file that touches openai, xllamacpp and transformers; weights are loaded for the first reply.
 
-A back end takes a model's name and the settings and gives a `Backend`, which speaks OpenAI's form of requests and answers.
+Inside, everything speaks OpenAI's form of requests and answers.
 """
 
 import hashlib
@@ -9,104 +9,58 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from rag_utils.llm.asking import LanguageModel, LLMError
 from rag_utils.llm.parsing import ParseFailure, parse_json
 from rag_utils.schema import Prompt, Reply
 from rag_utils.store import digest
 
 Settings = Mapping[str, Any]
+Messages = list[dict[str, Any]]
+"""Requests or answers; an answer may be {"error": {"code": HTTP status, "message": text}}."""
+
 _CONTEXT = 8192  # tokens of prompt and reply that llama.cpp makes room for
 _FAILURES = {408: "timeout", 504: "timeout", 429: "rate limit"}
 
 
-class LLMError(RuntimeError):
-    """A model or a reply that cannot be had; the message names it and what to do."""
-
-
-@dataclass(frozen=True)
-class Backend:
-    """A live model that can be asked."""
-
-    name: str
-    revision: str
-    settings: Settings
-    ask: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
-    """Requests to answers, or to {"error": {"code": HTTP status, "message": text}}."""
-    at_once: int = 1
-    batch: int = 1
-
-    def answers(self, prompts: Sequence[Prompt]) -> Iterator[tuple[int, Reply]]:
-        """Replies with the positions of their prompts, as they come."""
-        with ThreadPoolExecutor(self.at_once) as pool:
-            starts = range(0, len(prompts), self.batch)
-            calls = {pool.submit(self._replies, prompts[start : start + self.batch]): start for start in starts}
-            try:
-                for call in as_completed(calls):
-                    yield from enumerate(call.result(), calls[call])
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    def _replies(self, prompts: Sequence[Prompt]) -> list[Reply]:
-        start = time.perf_counter()
-        answers = self.ask([_request(prompt, self.settings) for prompt in prompts])
-        seconds = time.perf_counter() - start
-        return [self._reply(prompt, answer, seconds) for prompt, answer in zip(prompts, answers, strict=True)]
-
-    def _reply(self, prompt: Prompt, answer: Mapping[str, Any], seconds: float) -> Reply:
-        reply = partial(Reply, model=self.name, seconds=seconds)
-        if error := answer.get("error"):
-            code = int(error["code"])
-            failure = _FAILURES.get(code, "server" if code >= 500 else "refused")
-            warnings.warn(f"{self.name}: {failure}: {error['message'][:200]}", stacklevel=2)
-            return reply(text="", error=failure)
-        choice, usage, schema = answer["choices"][0], answer.get("usage") or {}, self.settings["schema"]
-        text, question = choice["message"]["content"] or "", prompt.messages[-1][1]
-        if question and text.startswith(question):  # some servers give the prompt back
-            text = text.removeprefix(question).strip()
-        failure = {"length": "truncated", "content_filter": "refused"}.get(choice["finish_reason"])
-        if choice["message"].get("refusal"):
-            failure = "refused"
-        elif schema and not failure and isinstance(parse_json(text, schema), ParseFailure):
-            failure = "unparsable"
-        tokens = {"tokens_in": usage.get("prompt_tokens", 0), "tokens_out": usage.get("completion_tokens", 0)}
-        return reply(text=text, error=failure, **tokens)
-
-
-def openai_server(model: str, settings: Settings) -> Backend:
+def openai_server(model: str, settings: Settings) -> LanguageModel:
     """Any server with OpenAI's interface, asked from threads; the revision is the hash of its address."""
     import openai
 
     address, key = os.environ.get("OPENAI_BASE_URL", ""), os.environ.get("OPENAI_API_KEY", "")
     if not address and not key:
-        raise LLMError(f"openai:{model} needs OPENAI_API_KEY in the environment, or OPENAI_BASE_URL of a server without keys")
+        raise LLMError(
+            f"openai:{model} needs OPENAI_API_KEY in the environment, or OPENAI_BASE_URL of a keyless server"
+        )
     client = openai.OpenAI(  # tries again after `Retry-After`, else after twice as long each time
         api_key=key or "none", timeout=_limit("TIMEOUT", 300), max_retries=int(_limit("RETRIES", 4))
     )
-    wait, refused = _pace(60 / _limit("TOKENS_A_MINUTE", float("inf"))), set[str]()
+    wait, unknown = _pace(_limit("TOKENS_A_MINUTE", float("inf")) / 60), set[str]()
 
-    def ask(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        request = {name: part for name, part in requests[0].items() if name not in refused}
+    def ask(requests: Messages) -> Messages:
+        request = {name: part for name, part in requests[0].items() if name not in unknown}
         wait(sum(len(message["content"]) for message in request["messages"]) // 4 + request["max_tokens"])
         try:
             answer = client.chat.completions.create(model=model, **request).model_dump()
-            return [answer] if answer["choices"][0]["message"] else []
+            if not isinstance(answer["choices"][0]["message"], dict):
+                raise TypeError("the answer holds no message")
+            return [answer]
         except (openai.OpenAIError, AttributeError, LookupError, TypeError, ValueError) as error:
             code = 408 if isinstance(error, openai.APITimeoutError) else getattr(error, "status_code", 500)
             if code in (400, 422) and "response_format" in request:
-                refused.add("response_format")  # a server without schemas; replies are checked all the same
+                unknown.add("response_format")  # to a server without schemas; replies are checked all the same
                 return ask(requests)
             return [{"error": {"code": code, "message": str(error).replace(key or "none", "***")}}]
 
-    revision = digest(address)
-    return Backend(f"openai:{model}", revision, settings, ask, at_once=int(_limit("IN_FLIGHT", 32)))
+    return _model(f"openai:{model}", digest(address), settings, ask, at_once=int(_limit("IN_FLIGHT", 32)))
 
 
-def llama_cpp(path: str, settings: Settings) -> Backend:
+def llama_cpp(path: str, settings: Settings) -> LanguageModel:
     """A GGUF file in this process, one prompt at a time; the revision is the file's SHA-256."""
     import xllamacpp
 
@@ -122,21 +76,21 @@ def llama_cpp(path: str, settings: Settings) -> Backend:
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
         return xllamacpp.Server(parameters)
 
-    def ask(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def ask(requests: Messages) -> Messages:
         # Nothing of the prompt before is used again: a reply must not depend on it.
         return [server().handle_chat_completions({**request, "cache_prompt": False}) for request in requests]
 
-    return Backend(f"gguf:{file.stem}", _sha256(file), settings, ask)
+    return _model(f"gguf:{file.stem}", _sha256(file), settings, ask)
 
 
-def transformers_model(name: str, settings: Settings) -> Backend:
+def transformers_model(name: str, settings: Settings) -> LanguageModel:
     """A folder or a hub id, in batches padded on the left; the revision is the hub's commit or the weights' hash."""
     import transformers
 
     try:
         commit = transformers.AutoConfig.from_pretrained(name)._commit_hash
     except (OSError, ValueError) as error:
-        raise LLMError(f"hf:{name} is no model folder and not to be had from the hub: {str(error).splitlines()[0]}") from error
+        raise LLMError(f"hf:{name} is no model folder, nor to be had from the hub ({error})") from error
 
     @cache
     def loaded() -> tuple[Any, Any]:
@@ -145,12 +99,11 @@ def transformers_model(name: str, settings: Settings) -> Backend:
         return tokenizer, transformers.AutoModelForCausalLM.from_pretrained(name, use_safetensors=True)
 
     revision = commit or digest(*map(_sha256, sorted(Path(name).glob("*.safetensors"))))
-    ask = lambda requests: _generated(*loaded(), requests)  # noqa: E731
-    return Backend(f"hf:{name if commit else Path(name).name}", revision, settings, ask, batch=8)
+    full_name = f"hf:{name if commit else Path(name).name}"
+    return _model(full_name, revision, settings, lambda requests: _generated(*loaded(), requests), batch=8)
 
 
-def _generated(tokenizer: Any, model: Any, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Answers of a model of transformers to requests of equal settings."""
+def _generated(tokenizer: Any, model: Any, requests: Messages) -> Messages:
     import torch
 
     limit, heat = requests[0]["max_tokens"], requests[0]["temperature"]
@@ -159,33 +112,73 @@ def _generated(tokenizer: Any, model: Any, requests: list[dict[str, Any]]) -> li
     torch.manual_seed(requests[0]["seed"])
     sampling = {"do_sample": True, "temperature": heat} if heat else {"do_sample": False}
     rows = model.generate(**read, max_new_tokens=limit, pad_token_id=tokenizer.pad_token_id, **sampling)
-    ends = torch.tensor(model.generation_config.eos_token_id).flatten().tolist()
-    answers = []
+    end, answers = model.generation_config.eos_token_id, []
+    ends = end if isinstance(end, list) else [end]
     for mask, row in zip(read["attention_mask"], rows[:, read["input_ids"].shape[1] :].tolist(), strict=True):
         length = next((n for n, token in enumerate(row) if token in ends), limit)
-        text = tokenizer.decode(row[:length], skip_special_tokens=True)
-        choice = {"message": {"content": text}, "finish_reason": "length" if length == limit else "stop"}
+        message = {"content": tokenizer.decode(row[:length], skip_special_tokens=True)}
+        choice = {"message": message, "finish_reason": "length" if length == limit else "stop"}
         answers.append({"choices": [choice], "usage": {"prompt_tokens": int(mask.sum()), "completion_tokens": length}})
     return answers
 
 
-def _request(prompt: Prompt, settings: Settings) -> dict[str, Any]:
+def _model(
+    name: str, revision: str, settings: Settings, ask: Callable[[Messages], Messages], at_once: int = 1, batch: int = 1
+) -> LanguageModel:
+    """The model that asks in batches, several at once."""
     schema = {key: part for key, part in (settings["schema"] or {}).items() if key != "aliases"}
-    form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-    messages = [{"role": role, "content": text} for role, text in prompt.messages]
-    others = {name: value for name, value in settings.items() if name != "schema"}
-    return {"messages": messages, **others, **({"response_format": form} if schema else {})}
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}}
+    common = {key: part for key, part in settings.items() if key != "schema"} | (form if schema else {})
+
+    def replies(prompts: Sequence[Prompt]) -> list[Reply]:
+        chats = [[{"role": role, "content": text} for role, text in prompt.messages] for prompt in prompts]
+        start = time.perf_counter()
+        answers = ask([{"messages": chat, **common} for chat in chats])
+        seconds = (time.perf_counter() - start) / len(prompts)
+        read = [
+            _read(answer, prompt, settings["schema"], name) for prompt, answer in zip(prompts, answers, strict=True)
+        ]
+        return [replace(reply, seconds=seconds) for reply in read]
+
+    def answers(prompts: Sequence[Prompt]) -> Iterator[tuple[int, Reply]]:
+        with ThreadPoolExecutor(at_once) as pool:
+            calls = {pool.submit(replies, prompts[i : i + batch]): i for i in range(0, len(prompts), batch)}
+            try:
+                for call in as_completed(calls):
+                    yield from enumerate(call.result(), calls[call])
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    return LanguageModel(name=name, revision=revision, settings=settings, answers=answers)
 
 
-def _pace(seconds_a_token: float) -> Callable[[int], None]:
-    """A wait until the tokens of earlier calls have had their time at the allowed rate."""
+def _read(answer: Mapping[str, Any], prompt: Prompt, schema: Settings | None, model: str) -> Reply:
+    if error := answer.get("error"):
+        failure = _FAILURES.get(error["code"], "server" if error["code"] >= 500 else "refused")
+        warnings.warn(f"{model}: {failure}: {error['message'][:200]}", stacklevel=2)
+        return Reply(text="", model=model, error=failure)
+    choice, usage = answer["choices"][0], answer.get("usage") or {}
+    text, question = choice["message"].get("content") or "", prompt.messages[-1][1]
+    if question and text.startswith(question):  # some servers give the prompt back
+        text = text.removeprefix(question).strip()
+    ended = {"length": "truncated", "content_filter": "refused"}.get(choice.get("finish_reason"))
+    if choice["message"].get("refusal"):
+        ended = "refused"
+    elif schema and not ended and isinstance(parse_json(text, schema), ParseFailure):
+        ended = "unparsable"
+    tokens_in, tokens_out = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    return Reply(text=text, model=model, tokens_in=tokens_in, tokens_out=tokens_out, error=ended)
+
+
+def _pace(tokens_a_second: float) -> Callable[[int], None]:
+    """A wait until the tokens of earlier calls have had their time."""
     lock, free = Lock(), 0.0
 
     def wait(tokens: int) -> None:
         nonlocal free
         with lock:
             begin = max(free, time.monotonic())
-            free = begin + tokens * seconds_a_token
+            free = begin + tokens / tokens_a_second
         time.sleep(max(0.0, begin - time.monotonic()))
 
     return wait

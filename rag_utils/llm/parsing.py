@@ -30,7 +30,7 @@ class ParseFailure:
 def parse_json(text: str | None, schema: Mapping[str, Any] | None = None) -> Any:
     """The one JSON value in a reply.
 
-    Forgiven: code fences and words around it, single quotes, True, False and None, keys without quotes, trailing commas,
+    Forgiven: code fences and words around it, single quotes, True, False, None, keys without quotes, trailing commas,
     line ends in a string, the case, blanks and underscores of keys. Not repaired: what is cut off or misspelt, numbers
     written as text, NaN, a key given twice with two values, several different values that the schema accepts.
 
@@ -61,7 +61,7 @@ def parse_json(text: str | None, schema: Mapping[str, Any] | None = None) -> Any
 
 
 def _values(text: str, names: Mapping[str, str]) -> Iterator[Any]:
-    """The values at the top level; one that is broken or does not end spoils the text, since its parts are no answers."""
+    """The values at the top level; one that is broken or cut off spoils the text, since its parts are no answers."""
     position = 0
     while start := _START.search(text, position):
         strict, position = _strict_json(text, start.start())

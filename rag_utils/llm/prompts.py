@@ -18,7 +18,7 @@ def load_prompt(name: str, **values: str | Sequence[str]) -> Prompt:
     """A prompt file with its places (`{name}`) filled by literal replacement.
 
     What looks like a tag or like a mark of a chat template in a value begins with `&lt;` or `&#91;` afterwards, so that
-    a document cannot close the tags around it. A list becomes numbered blocks: `<passage1>`, the text, `</passage>`, ...
+    a document cannot close the tags around it. A list becomes numbered blocks: `<passage1>`, its text, `</passage>`.
 
     Args:
         name: Of the file, without its ending.

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _assignment(text: str) -> tuple[str, Typed]:
     name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
+    if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
     return name, Typed(value)
 

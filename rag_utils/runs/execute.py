@@ -19,14 +19,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rag_utils.provenance import _masked as masked
+from rag_utils.provenance import masked
 from rag_utils.provenance import machine
 from rag_utils.runs.notebooks import StudyError, cells_of, map_text, read_notebook
 from rag_utils.runs.publish import commit
 from rag_utils.runs.studies import MODEL_PARAMETERS, PlannedRun
 
-START_TIMEOUT, CONNECT_TIMEOUT = 120, 20
-"""Seconds for a kernel to start (under one on a quiet machine), and for a Dask scheduler to answer."""
 _LONGEST_SOCKET_FOLDER = 80  # the system allows 104 characters for a socket's path
 _LLM_TOTALS = ("calls", "tokens_in", "tokens_out", "cache_hits", "invalid_replies")
 
@@ -86,10 +84,10 @@ def _on_cluster(
     from distributed import Client, LocalCluster, as_completed
 
     local = {"n_workers": min(workers, len(runs)), "threads_per_worker": 1, "memory_limit": 0}
-    local |= {"host": "127.0.0.1", "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
     place = nullcontext(scheduler) if scheduler else LocalCluster(**local)
     try:
-        with place as cluster, Client(cluster, timeout=CONNECT_TIMEOUT) as client:
+        with place as cluster, Client(cluster) as client:
             futures = {client.submit(carry_out, run, timeout, pure=False): run for run in runs}
             for future in as_completed(list(futures)):
                 lost = future.exception()
@@ -125,12 +123,7 @@ def carry_out(run: PlannedRun, timeout: int | None = None) -> Outcome:
 
 
 def execute(
-    source: Path,
-    target: Path,
-    parameters: Mapping[str, Any],
-    cwd: Path,
-    environment: Mapping[str, str] | None = None,
-    timeout: int | None = None,
+    source: Path, target: Path, parameters: dict[str, Any], cwd: Path, variables: dict[str, str], timeout: int | None
 ) -> None:
     """Execute a notebook in a kernel of this Python, the copy saved after each cell; missing folders are made."""
     import papermill
@@ -144,13 +137,13 @@ def execute(
     with tempfile.TemporaryDirectory(prefix="rag-", ignore_cleanup_errors=True) as private:
         papermill.execute_notebook(
             *paths,
-            parameters=dict(parameters),
+            parameters=parameters,
             kernel_name="python3",
             language="python",
             progress_bar=False,
-            start_timeout=START_TIMEOUT,
+            start_timeout=120,
             execution_timeout=timeout,
-            kernel_manager_class=_kernel(private, environment or {}),
+            kernel_manager_class=_kernel(private, variables),
             resources={"metadata": {"path": str(cwd)}},
             coalesce_streams=True,
             iopub_timeout=600,  # for a burst of output to be read
@@ -160,7 +153,7 @@ def execute(
         raise RuntimeError("the cell ended the notebook before its last cell")
 
 
-def _kernel(private: str, environment: Mapping[str, str]) -> type:
+def _kernel(private: str, variables: dict[str, str]) -> type:
     """A kernel manager that starts this very Python, cut off from the user's IPython settings.
 
     It speaks over sockets in a private folder where the system has them, so kernels that start at once cannot clash.
@@ -170,7 +163,7 @@ def _kernel(private: str, environment: Mapping[str, str]) -> type:
     from jupyter_client.manager import AsyncKernelManager
 
     # equal orders of sets; no bars, which would put times into the notebook
-    variables = {"IPYTHONDIR": private, "PYTHONHASHSEED": "0", "TQDM_DISABLE": "1", **environment}
+    variables = {"IPYTHONDIR": private, "PYTHONHASHSEED": "0", "TQDM_DISABLE": "1", **variables}
     templates = {name: value.replace("$", "$$") for name, value in variables.items()}
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
 

@@ -8,7 +8,6 @@ import ast
 import datetime
 import io
 import math
-import re
 import tokenize
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,8 +18,6 @@ from typing import Any
 import yaml
 
 from rag_utils.runs.notebooks import Cell, StudyError
-
-_KIND = re.compile(r"None|int|float|str|bool|list|dict|list\[(int|float|str|bool|dict)\]|dict\[.*\]")
 
 
 class Typed(str):
@@ -43,19 +40,10 @@ def read_parameters(cells: Sequence[Cell]) -> dict[str, Parameter]:
     if len(tagged) > 1:
         raise StudyError(f"two tagged cells ({tagged[0].number} and {tagged[1].number}): put all into one")
     source = tagged[0].source if tagged else ""
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError as error:
-        raise StudyError(f"the parameters cell is not Python: {error}") from None
+    statements = ast.parse(source).body
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
-    found: dict[str, Parameter] = {}
-    for statement in statements:
-        parameter = _parameter(statement, comments)
-        if parameter.name in found:
-            raise StudyError(f"{parameter.name} is assigned twice")
-        found[parameter.name] = parameter
-    return found
+    return {parameter.name: parameter for parameter in (_parameter(statement, comments) for statement in statements)}
 
 
 def fit(name: str, value: Any, kind: str) -> Any:
@@ -84,8 +72,6 @@ def _parameter(statement: ast.stmt, comments: Mapping[int, str]) -> Parameter:
     except (ValueError, TypeError):
         remedy = "literals only, derived values belong in the next cell"
         raise StudyError(f"{name} is derived (`{text}`): {remedy}") from None
-    if kind and not all(map(_KIND.fullmatch, kind.split(" | "))):
-        raise StudyError(f"annotation `{kind}` is not understood: use int, float, str, bool, list, dict, None, unions")
     kind = kind or _kind_of(value)
     beside = map(comments.get, range(statement.lineno, (statement.end_lineno or 0) + 1))
     return Parameter(name, kind, fit(name, value, kind), next(filter(None, beside), ""))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rag_utils.provenance import _masked as masked
+from rag_utils.provenance import masked
 from rag_utils.runs.notebooks import StudyError, map_text, read_notebook
 from rag_utils.runs.studies import PlannedRun
 
@@ -39,8 +39,8 @@ def collect(runs: Sequence[PlannedRun]) -> Path:
     runs = [run for run in runs if run.finished() and (run.folder / "results.csv").is_file()]
     if not runs:
         raise StudyError("no run has results yet: run the study first, without --collect")
-    values = pd.DataFrame([{"notebook": run.notebook, **run.parameters} for run in runs])
-    values = values.map(lambda value: value if isinstance(value, str) else json.dumps(value))
+    rows = [{"notebook": run.notebook, **{name: str(v) for name, v in run.parameters.items()}} for run in runs]
+    values = pd.DataFrame(rows).fillna("")
     varied = values.groupby("notebook").nunique().max()
     keys = ["notebook", *(name for name in varied.index if varied[name] > 1 and name != "seed")]
     rows = values[keys].to_dict("records")

@@ -64,7 +64,7 @@ def plan(
     sources = {entry["notebook"]: _read_source(entry["notebook"], root) for entry in study["runs"]}
     chosen = [entry for entry in study["runs"] if only in (None, entry["notebook"], entry["notebook"].split("_")[0])]
     if not chosen:
-        raise StudyError(f"--only {only}: {path.stem} has no such notebook; it has {', '.join(sources)}")
+        raise StudyError(f"runs: no notebook {only or ''} among these: {', '.join(sources) or 'none'}")
     _check_names("--set", forced, *(sources[entry["notebook"]][1] for entry in chosen))
     _check_names("defaults", study["defaults"], *(declared for _, declared in sources.values()))
     _fingerprint.cache_clear()  # files may have changed since the last plan
@@ -101,10 +101,6 @@ def _read_study(path: Path) -> dict[str, Any]:
     study = _completed(content, _STUDY, path.name)
     if study["study"] != path.stem:
         raise StudyError(f"study: {study['study']!r} must be the file's name, {path.stem!r}")
-    if study["missing_models"] not in ("skip", "error"):
-        raise StudyError(f"missing_models: {study['missing_models']!r} is neither skip nor error")
-    if not study["runs"]:
-        raise StudyError("runs: a list of entries such as `- notebook: 21_filtered_retrieval` is needed")
     entries = [_completed(entry, _ENTRY, f"runs, entry {n}") for n, entry in enumerate(study["runs"], start=1)]
     return study | {"runs": sorted(entries, key=lambda entry: by_number(entry["notebook"]))}
 
@@ -129,7 +125,7 @@ def _read_source(name: str, root: Path) -> tuple[list[Cell], dict[str, Parameter
     try:
         cells = cells_of(read_notebook(there[name]))
         declared = read_parameters(cells)
-    except StudyError as error:
+    except (StudyError, SyntaxError) as error:
         raise StudyError(f"{name}: {error}") from None
     for parameter in filter(_SECRET.search, declared):
         raise StudyError(f"{name}: {parameter} looks like a secret: keys come from the environment only")
