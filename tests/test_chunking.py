@@ -100,6 +100,8 @@ def test_reserved_metadata_makes_room():
 def test_a_word_above_the_limit_is_cut():
     document = doc("-----. x")
     assert bodies(by_tokens([document], size=2, overlap=0), document) == ["--", "--", "-.", "x"]
+    letters = doc("ab abcdefghij c")
+    assert bodies(by_tokens([letters], size=4, overlap=0, count_tokens=len), letters) == ["ab", "abcd", "efgh", "ij c"]
 
 
 def test_a_part_of_a_cut_sentence_is_no_overlap():

@@ -137,16 +137,18 @@ def test_pubmedqa_in_both_forms(tmp_path):
     write_lines(tmp_path / "a" / "pubmedqa" / "corpus.jsonl.gz", [unlabelled, {**unlabelled, "pubid": "13"}])
     write_lines(tmp_path / "a" / "pubmedqa" / "pqa_labeled.dev.jsonl.gz", PUBMEDQA)
     write_parquet(tmp_path / "a" / "pubmedqa" / "pqa_artificial.part.parquet", ARTIFICIAL)
-    write_lines(
-        tmp_path / "a" / "pubmedqa" / "years.jsonl.gz", [{"pubid": 12, "year": "2003"}, {"pubid": 13, "year": None}]
-    )
+    years = [{"pubid": 12, "year": "2003"}, {"pubid": 13, "year": None}, {"pubid": 77, "year": "1999"}]
+    write_lines(tmp_path / "a" / "pubmedqa" / "years.jsonl.gz", [*years, {"pubid": 11, "year": "c. 2004"}])
     corpus = load_corpus("pubmedqa", data_dir=tmp_path / "a", split="all")
     assert [document.id for document in corpus.documents] == ["12", "13", "11", "99"]
     assert corpus.documents[0].text == "Aim.\nResult."
     assert corpus.documents[0].metadata == {"headings": "Child", "sections": "AIM; RESULTS", "year": 2003}
     assert (corpus.documents[0].title, dict(corpus.documents[3].metadata)) == ("", {})
     assert corpus.labels == {"11": "yes", "12": "maybe"} and corpus.answers == {"11": ("yes",), "12": ("maybe",)}
-    assert corpus.dropped == {}
+    assert corpus.problems == (
+        "pubmedqa/years.jsonl.gz:3: document is not among the documents (77)",
+        "pubmedqa/years.jsonl.gz:4: year is not a number (c. 2004)",
+    )
     without = load_corpus("pubmedqa", data_dir=tmp_path / "a", split="all", distractors=False)
     assert [document.id for document in without.documents] == ["12", "13", "11"]
     write_parquet(tmp_path / "b" / "pubmedqa" / "pqa_labeled" / "train-00000-of-00001.parquet", PUBMEDQA)

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import dask
 import psutil
 import pytest
 from hypothesis import given, settings
@@ -29,12 +30,22 @@ folder = pathlib.Path(os.environ["RAG_RUN_FOLDER"])
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "PACKAGE", tmp_path / "package")  # part of the names of runs, and may be under edit
     return Project(tmp_path / "a project {1}")  # a space and braces, as paths may have them
 
 
 def read(parameters):
     return read_parameters(cells_of(notebook(f"# parameters\n{parameters}")))
+
+
+def pretend(run, value, *names):
+    """Leave what a finished run leaves, without the run."""
+    run.folder.mkdir(parents=True)
+    (run.folder / "run.json").write_text('{"git": {"dirty": false}}')
+    (run.folder / "results.csv").write_text(f"{RESULTS}ours,hits@4,{value},0,1,9,0,\n")
+    for name in names:
+        (run.folder / name).write_text(name)
 
 
 # Parameters
@@ -67,9 +78,7 @@ boosts = {"title": 2.0}
         ("a, b = 1, 2", "is not `name = literal`"),
         ("n: int", "is not `name = literal`"),
         ("n: int = 'x'", "n = 'x': it is a str, int is expected"),
-        ("n: Path = 'x'", "annotation `Path` is not understood"),
-        ("n = 1\nn = 2", "n is assigned twice"),
-        ("n = 1 +", "invalid syntax"),
+        ("n: Path = 'x'", "n = 'x': it is a str, Path is expected"),
         ("n = 1j", "n is derived"),
     ],
 )
@@ -172,12 +181,12 @@ def test_overrides_beat_all_and_equal_runs_run_once(project):
 @pytest.mark.parametrize(
     ("entry", "settings", "problem"),
     [
-        ({"matrix": {"kk": [1]}}, {}, "10_a: matrix: 'kk' is in no cell tagged `parameters`; did you mean 'k'?"),
+        ({"matrix": {"kk": [1]}}, {}, "10_a: matrix: 'kk' is not among the parameters: k, name; did you mean 'k'?"),
         ({"matrix": {"name": [3]}}, {}, "10_a: name = 3: it is a int, str is expected"),
         ({"matrix": {"k": [1]}, "publish": {"k": 5}}, {}, "10_a: publish: {'k': 5} is not in the matrix"),
         ({}, {"defaults": {"sed": 1}}, "defaults: 'sed'"),
         ({}, {"overrides": {"k": "many"}}, "10_a: k = 'many': it is a str, int is expected"),
-        ({}, {"only": "20"}, "--only 20: study has no such notebook; it has 10_a"),
+        ({}, {"only": "20"}, "study.yaml: no notebook 20 among those under runs: 10_a"),
     ],
 )
 def test_a_slip_is_said_before_anything_runs(project, entry, settings, problem):
@@ -192,14 +201,19 @@ def test_a_slip_is_said_before_anything_runs(project, entry, settings, problem):
     ("text", "problem"),
     [
         ("study: other\nruns: [{notebook: 10_a}]", "'other' must be the file's name, 'study'"),
-        ("study: study\nruns: [{notebook: 10_a}]\ndefault: {}", "unknown key 'default'; did you mean 'defaults'"),
-        ("study: study\nruns: [{notebook: 10_a, matrx: {}}]", "entry 1: unknown key 'matrx'; did you mean 'matrix'"),
-        ("study: study\nruns: [{notebook: ../10_a}]", "no notebook '../10_a'"),
-        ("study: study\nruns: [{matrix: {}}]", "no notebook ''"),
-        ("study: study\nruns: [{notebook: 10_b}]", "no notebook '10_b'"),
+        (
+            "study: study\nruns: [{notebook: 10_a}]\ndefault: {}",
+            "study.yaml: 'default' is not among the keys: study, defaults, .*did you mean 'defaults'",
+        ),
+        (
+            "study: study\nruns: [{notebook: 10_a, matrx: {}}]",
+            "entry 1: 'matrx' is not among the keys: .*did you mean 'matrix'",
+        ),
+        ("study: study\nruns: [{notebook: ../10_a}]", "'../10_a' is not among the notebooks: 10_a"),
+        ("study: study\nruns: [{matrix: {}}]", "'' is not among the notebooks: 10_a"),
+        ("study: study\nruns: [{notebook: 10_b}]", "'10_b' is not among the notebooks: 10_a; did you mean '10_a'?"),
         ("study: study\nruns: [{notebook: 10_a, matrix: {k: 3}}]", "needs a list"),
-        ("study: study\nruns: []", "a list of entries"),
-        ("study: study\nruns: [{notebook: 10_a}]\nmissing_models: ignore", "neither skip nor error"),
+        ("study: study\nruns: []", "no notebook"),
         ("study: [", "cannot be read as YAML"),
         ("study: !!python/object/apply:os.getcwd []", "cannot be read as YAML"),
         ("- 1", "a mapping"),
@@ -264,9 +278,10 @@ def test_missing_models_are_an_error_or_left_out(project, monkeypatch, capsys):
     with pytest.raises(StudyError, match="embedder org/away: neither here nor within reach"):
         project.run(project.study(entry))
     study = project.study(entry, missing_models="skip")
+    pretend(plan(study, root=project.root)[0], 0.5)
     assert main([str(study)]) == 0
     printed = capsys.readouterr().out
-    assert "not run: embedder org/away" in printed and "1 finished, 1 not run" in printed
+    assert "not run: embedder org/away" in printed and "1 finished before, 1 not run" in printed
 
 
 # Runs
@@ -274,22 +289,24 @@ def test_missing_models_are_an_error_or_left_out(project, monkeypatch, capsys):
 
 def test_a_finished_run_records_what_it_was(project, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-value")
+    variables = ("RAG_RUN_FOLDER", "PYTHONHASHSEED", "IPYTHONDIR")
     project.notebook(
         "10_a",
         "# parameters\nk=1\nname=''",
         "import os\nfrom rag_utils.provenance import note, stage\nnote('model', name='m', revision='abc')",
         "with stage('encode'): note('llm', calls=2, tokens_in=30, cache_hits=1, key=os.environ['OPENAI_API_KEY'])",
         "note('llm', calls=1, tokens_in=5); note('truncation', texts=4); (k, name)",
+        f"print(os.getcwd(), *(os.environ[name] for name in {variables}))",
     )
     project.commit()
     (outcome,) = project.run(project.study("10_a", defaults={"name": "sk-very-secret-value"}))
-    text = (outcome.run.folder / "run.json").read_text()
+    folder = outcome.run.folder
+    text = (folder / "run.json").read_text()
     record = json.loads(text)
     assert "secret" not in text
-    assert sorted(path.name for path in outcome.run.folder.iterdir()) == ["notebook.ipynb", "run.json"]
-    assert (
-        record["study"] == "study" and record["notebook"] == "10_a" and record["parameters"] == {"k": 1, "name": "***"}
-    )
+    assert sorted(path.name for path in folder.iterdir()) == ["notebook.ipynb", "run.json"]
+    assert (record["study"], record["notebook"]) == ("study", "10_a")
+    assert record["parameters"] == {"k": 1, "name": "***"}
     assert len(record["git"]["commit"]) == 40 and record["git"]["dirty"]  # the study came after the commit
     assert record["models"] == [{"name": "m", "revision": "abc"}]
     assert record["llm"] == {"calls": 3, "tokens_in": 35, "tokens_out": 0, "cache_hits": 1, "invalid_replies": 0}
@@ -298,13 +315,8 @@ def test_a_finished_run_records_what_it_was(project, monkeypatch):
     assert record["python"] == sys.version.split()[0] and "papermill" in record["packages"]
     assert 0 < record["seconds"] < 60
 
-
-def test_the_kernel_is_told_its_folder_and_nothing_of_the_user(project, tmp_path):
-    variables = ("RAG_RUN_FOLDER", "PYTHONHASHSEED", "IPYTHONDIR")
-    project.notebook("10_a", f"import os; print(os.getcwd(), *(os.environ[name] for name in {variables}))")
-    (outcome,) = project.run(project.study("10_a"))
-    (line,) = printed(outcome.run.folder)
-    assert line.startswith(f"{project.root} {outcome.run.folder} 0 ")
+    (line,) = printed(folder)  # the kernel is told its folder, and nothing of the user
+    assert line.startswith(f"{project.root} {folder} 0 ")
     assert not line.endswith(str(Path.home() / ".ipython"))
 
 
@@ -349,8 +361,9 @@ def test_a_burst_of_output_is_kept_whole(project):
     assert printed(outcome.run.folder)[0].split() == [str(n) for n in range(3000)]
 
 
-def test_a_killed_study_is_taken_up_where_it_was(project):
+def test_a_killed_study_is_taken_up_where_it_was(project, monkeypatch):
     """`kill -9` half-way: finished runs stay, the cut one starts afresh, its kernel is gone."""
+    monkeypatch.undo()
     cell = "import os, pathlib, time\nwith open('log.txt', 'a') as log: log.write(f'{seed} {os.getpid()}\\n')"
     wait = "while seed == 1 and not pathlib.Path('go').exists(): time.sleep(0.05)"
     project.notebook("10_a", "# parameters\nseed=0\nvalue=1.0", cell, SAVE, wait)
@@ -376,7 +389,7 @@ def _until(holds, seconds=60):
         time.sleep(0.05)
 
 
-def test_a_dask_scheduler_can_carry_out_the_runs(project, monkeypatch):
+def test_a_dask_scheduler_can_carry_out_the_runs(project):
     from distributed import LocalCluster
 
     project.notebook("10_a", "# parameters\nseed=0", "if seed: raise KeyError('seed')")
@@ -385,8 +398,7 @@ def test_a_dask_scheduler_can_carry_out_the_runs(project, monkeypatch):
         outcomes = project.run(study, scheduler=cluster.scheduler_address)
     assert [outcome.state for outcome in outcomes] == ["finished", "failed"]
     assert "KeyError: 'seed'" in outcomes[1].reason
-    monkeypatch.setattr(execute, "CONNECT_TIMEOUT", 1)
-    with pytest.raises(StudyError, match="no Dask scheduler answers"):
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), pytest.raises(StudyError, match="no Dask sch"):
         project.run(study, scheduler="tcp://127.0.0.1:9")
 
 
@@ -405,9 +417,8 @@ def test_parameters_and_runs_are_listed(project, monkeypatch, capsys):
     assert not (project.root / "papermill_runs" / "scratch").exists()
     assert main([study, "--set", "q=1"]) == 2
     assert "'q'" in capsys.readouterr().err
-    for wrong in ("k", "1=2"):
-        with pytest.raises(SystemExit):
-            main([study, "--set", wrong])
+    with pytest.raises(SystemExit):
+        main([study, "--set", "k"])
 
 
 def test_results_are_collected_over_seeds(project, monkeypatch, capsys):
@@ -431,15 +442,6 @@ def test_results_are_collected_over_seeds(project, monkeypatch, capsys):
         "20_b,,ours,hits@4,0.5,,1",
     ]
     assert r"10\_a & 1 & ours & hits@4 & 0.500 & 0.361 & 3 \\" in (folder / "collected.tex").read_text()
-
-
-def pretend(run, value, *names):
-    """Leave what a finished run leaves, without the run."""
-    run.folder.mkdir(parents=True)
-    (run.folder / "run.json").write_text('{"git": {"dirty": false}}')
-    (run.folder / "results.csv").write_text(f"{RESULTS}ours,hits@4,{value},0,1,9,0,\n")
-    for name in names:
-        (run.folder / name).write_text(name)
 
 
 # Publishing

@@ -14,8 +14,8 @@ import numpy as np
 
 from rag_utils.encoders.folders import ModelFolder
 
-# Read when torch is imported. Its threads spin while they wait for each other, which on shared cores costs up to ten times
-# the time; asleep they cost a few microseconds.
+# Read when torch is imported. Its threads spin while they wait for each other, which on shared cores costs up to ten
+# times the time; asleep they cost a few microseconds.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 Texts = Sequence[tuple[str, ...]]

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -12,7 +13,6 @@ import numpy as np
 
 from rag_utils.provenance import note, recorded
 from rag_utils.schema import Prompt, Reply
-from rag_utils.store import digest
 
 Answers = Callable[[Sequence[Prompt]], Iterator[tuple[int, Reply]]]
 """Replies with the positions of their prompts, in the order in which they come."""
@@ -54,7 +54,11 @@ def as_prompts(prompts: Sequence[str | Prompt]) -> list[Prompt]:
     """Texts as prompts of one user message, named by their hash."""
     if isinstance(prompts, str | Prompt):
         raise TypeError("a language model takes a list of prompts: write [prompt] for a single one")
-    return [Prompt(f"text@{digest(one)[:8]}", (("user", one),)) if isinstance(one, str) else one for one in prompts]
+    return [one if isinstance(one, Prompt) else Prompt(_text_id(one), (("user", one),)) for one in prompts]
+
+
+def _text_id(text: str) -> str:
+    return f"text@{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,8 @@ def transformers_model(name: str, settings: Settings) -> LanguageModel:
     import transformers
 
     try:
-        commit = transformers.AutoConfig.from_pretrained(name)._commit_hash
+        config = transformers.AutoConfig.from_pretrained(name)
+        commit = getattr(config, "_commit_hash", None)
     except (OSError, ValueError) as error:
         raise LLMError(f"hf:{name} is no model folder, nor to be had from the hub ({error})") from error
 

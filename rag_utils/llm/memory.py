@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -46,8 +47,8 @@ def cached(llm: LanguageModel, path: str | Path) -> LanguageModel:
         for n, reply in llm.answers([prompts[first] for _, (first, *_) in unknown]):
             key, (first, *others) = unknown[n]
             if not reply.error or (reply.error == "truncated" and reply.tokens_out >= llm.settings["max_tokens"]):
-                text = json.dumps(asdict(reply))
-                store.put(key, f"{digest(key, text)}{text}".encode())
+                text = json.dumps(asdict(reply)).encode()
+                store.put(key, _checksum(key, text) + text)
             yield first, reply
             yield from ((i, replace(reply, cached=True)) for i in others)
 
@@ -55,10 +56,14 @@ def cached(llm: LanguageModel, path: str | Path) -> LanguageModel:
 
 
 def _unpacked(key: str, value: bytes, path: Path) -> Reply:
-    text = value.decode(errors="replace")
-    if text[:64] != digest(key, text[64:]):  # SQLite does not notice a changed byte
+    if value[:8] != _checksum(key, value[8:]):
         raise StoreError(f"{path}: a reply in it was damaged: delete the file, with the -wal and -shm files beside it")
-    return Reply(**json.loads(text[64:]) | {"cached": True})
+    return Reply(**json.loads(value[8:].decode()) | {"cached": True})
+
+
+def _checksum(key: str, text: bytes) -> bytes:
+    """SQLite does not notice a changed byte in a value."""
+    return b"%08x" % zlib.crc32(text, zlib.crc32(key.encode()))
 
 
 def record(llm: LanguageModel, path: str | Path) -> LanguageModel:

@@ -48,7 +48,7 @@ def run_study(
         StudyError: Before anything runs: something is wrong with the study, a notebook or a value.
     """
     runs = plan(Path(path), root=root or project_root(), only=only, overrides=overrides)
-    return run_all(runs, workers=workers, scheduler=scheduler, timeout=timeout)
+    return run_all(runs, workers, scheduler, timeout)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,8 +126,7 @@ def _publish(runs: Sequence[PlannedRun], given: argparse.Namespace) -> int:
 
 def _run(runs: Sequence[PlannedRun], given: argparse.Namespace, *, from_commit: bool = False) -> int:
     """Run a study's notebooks; finished runs are kept."""
-    how = {"workers": given.workers, "scheduler": given.scheduler, "timeout": given.timeout}
-    outcomes = run_all(runs, **how, from_commit=from_commit)
+    outcomes = run_all(runs, given.workers, given.scheduler, given.timeout, from_commit=from_commit)
     for outcome in outcomes:
         place = outcome.run.folder.relative_to(outcome.run.root)
         print(f"{place}  {outcome.state}{': ' if outcome.reason else ''}{outcome.reason}")

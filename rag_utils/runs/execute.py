@@ -19,13 +19,21 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rag_utils.provenance import masked
-from rag_utils.provenance import machine
+from rag_utils.provenance import machine, masked
 from rag_utils.runs.notebooks import StudyError, cells_of, map_text, read_notebook
 from rag_utils.runs.publish import commit
 from rag_utils.runs.studies import MODEL_PARAMETERS, PlannedRun
 
-_LONGEST_SOCKET_FOLDER = 80  # the system allows 104 characters for a socket's path
+_KERNEL = """
+from ipykernel.kernelapp import IPKernelApp
+
+class Unlimited(IPKernelApp):
+    def init_iopub(self, context):
+        context.sndhwm = 0  # no limit, or a burst of output would lose lines, its end among them
+        super().init_iopub(context)
+
+Unlimited.launch_instance()
+"""
 _LLM_TOTALS = ("calls", "tokens_in", "tokens_out", "cache_hits", "invalid_replies")
 
 
@@ -39,27 +47,21 @@ class Outcome:
 
 
 def run_all(
-    runs: Sequence[PlannedRun],
-    *,
-    workers: int = 1,
-    scheduler: str | None = None,
-    timeout: int | None = None,
-    from_commit: bool = False,
+    runs: Sequence[PlannedRun], workers: int, scheduler: str | None, timeout: int | None, *, from_commit: bool = False
 ) -> list[Outcome]:
     """Carry out the runs that are neither finished (`from_commit`: from a clean tree) nor without their model."""
-    ended, todo, available = {}, [], cache(_is_available)
+    ended = {run.run_id: Outcome(run, "finished before") for run in runs if run.finished(from_commit=from_commit)}
+    available = cache(_is_available)
     for run in runs:
-        named = [(parameter, run.parameters.get(parameter)) for parameter in MODEL_PARAMETERS]
-        if run.finished(from_commit=from_commit):
-            ended[run.run_id] = Outcome(run, "finished before")
-        elif absent := [f"{parameter} {name}" for parameter, name in named if name and not available(name, run.root)]:
-            ended[run.run_id] = Outcome(run, "not run", f"{', '.join(absent)}: neither here nor within reach")
-        else:
-            todo.append(run)
-    for outcome in ended.values():
-        if outcome.state == "not run" and not outcome.run.skip_missing_models:
-            remedy = "prepare it (README, models), go online, or write `missing_models: skip` into the study"
-            raise StudyError(f"{outcome.reason}: {remedy}")
+        named = {} if run.run_id in ended else {name: run.parameters.get(name) for name in MODEL_PARAMETERS}
+        absent = [f"{name} {model}" for name, model in named.items() if model and not available(model, run.root)]
+        if absent:
+            reason = f"{', '.join(absent)}: neither here nor within reach"
+            if not run.skip_missing_models:
+                remedy = "prepare it (README, models), go online, or write `missing_models: skip` into the study"
+                raise StudyError(f"{reason}; {remedy}")
+            ended[run.run_id] = Outcome(run, "not run", reason)
+    todo = [run for run in runs if run.run_id not in ended]
     alone = scheduler is None and min(workers, len(todo)) < 2
     outcomes = (carry_out(run, timeout) for run in todo) if alone else _on_cluster(todo, workers, scheduler, timeout)
     ended |= {outcome.run.run_id: outcome for outcome in tqdm(outcomes, total=len(todo), unit="run")}
@@ -83,7 +85,7 @@ def _on_cluster(
     """Outcomes as they come. Local workers are processes on loopback; Dask gives each, so its kernel, one thread."""
     from distributed import Client, LocalCluster, as_completed
 
-    local = {"n_workers": min(workers, len(runs)), "threads_per_worker": 1, "memory_limit": 0}
+    local: dict[str, Any] = {"n_workers": min(workers, len(runs)), "threads_per_worker": 1, "memory_limit": 0}
     local |= {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
     place = nullcontext(scheduler) if scheduler else LocalCluster(**local)
     try:
@@ -96,7 +98,7 @@ def _on_cluster(
         raise StudyError(f"no Dask scheduler answers at {scheduler}: {error}") from None
 
 
-def carry_out(run: PlannedRun, timeout: int | None = None) -> Outcome:
+def carry_out(run: PlannedRun, timeout: int | None) -> Outcome:
     """Execute a run into its folder, which is emptied first: without `run.json` it holds only a cut or failed run.
 
     A failure leaves the notebook up to the failing cell and `failed.json`, no results; it is an outcome, not raised.
@@ -158,26 +160,25 @@ def _kernel(private: str, variables: dict[str, str]) -> type:
 
     It speaks over sockets in a private folder where the system has them, so kernels that start at once cannot clash.
     """
-    import zmq
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
 
     # equal orders of sets; no bars, which would put times into the notebook
     variables = {"IPYTHONDIR": private, "PYTHONHASHSEED": "0", "TQDM_DISABLE": "1", **variables}
     templates = {name: value.replace("$", "$$") for name, value in variables.items()}
-    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    command = [sys.executable, "-c", _KERNEL, "-f", "{connection_file}"]
 
     class Kernel(AsyncKernelManager):
         kernel_spec = KernelSpec(argv=command, env=templates)
 
         def __init__(self, **keywords: Any):
             super().__init__(**keywords)
-            if os.name == "posix" and len(private) < _LONGEST_SOCKET_FOLDER:
+            if os.name == "posix" and len(private) < 80:  # a socket's path may have 104 characters
                 self.transport, self.connection_file = "ipc", f"{private}/kernel.json"
 
         def client(self, **keywords: Any) -> Any:
             made = super().client(**keywords)
-            made.context.setsockopt(zmq.RCVHWM, 0)  # no limit, or the end of a burst of output would be dropped
+            made.context.rcvhwm = 0  # as in _KERNEL
             return made
 
     return Kernel

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -64,14 +64,15 @@ def plan(
     sources = {entry["notebook"]: _read_source(entry["notebook"], root) for entry in study["runs"]}
     chosen = [entry for entry in study["runs"] if only in (None, entry["notebook"], entry["notebook"].split("_")[0])]
     if not chosen:
-        raise StudyError(f"runs: no notebook {only or ''} among these: {', '.join(sources) or 'none'}")
-    _check_names("--set", forced, *(sources[entry["notebook"]][1] for entry in chosen))
-    _check_names("defaults", study["defaults"], *(declared for _, declared in sources.values()))
+        raise StudyError(f"{path.name}: no notebook {only or ''} among those under runs: {', '.join(sources)}")
+    everywhere = [name for _, declared in sources.values() for name in declared]
+    _check("defaults", study["defaults"], everywhere, "parameters")
+    _check("--set", forced, [name for entry in chosen for name in sources[entry["notebook"]][1]], "parameters")
     _fingerprint.cache_clear()  # files may have changed since the last plan
     runs: dict[str, PlannedRun] = {}
     for entry in chosen:
         name, (cells, declared) = entry["notebook"], sources[entry["notebook"]]
-        _check_names(f"{name}: matrix", entry["matrix"], declared)
+        _check(f"{name}: matrix", entry["matrix"], declared, "parameters")
         for swept, published in _combinations(entry):
             given = {**study["defaults"], **swept, **forced}
             values = {p.name: p.default for p in declared.values()}
@@ -109,9 +110,8 @@ def _completed(mapping: Any, form: Mapping[str, Any], where: str) -> dict[str, A
     """The mapping with all keys of the form; values must be of the form's types."""
     if not isinstance(mapping, dict):
         raise StudyError(f"{where}: a mapping with {', '.join(form)} is needed")
+    _check(where, mapping, form, "keys")
     for key, value in mapping.items():
-        if key not in form:
-            raise StudyError(f"{where}: unknown key {key!r}{_nearest(key, form)}")
         if not isinstance(value, type(form[key])):
             raise StudyError(f"{where}: {key}: {value!r} is not a {type(form[key]).__name__}")
     return {**form, **mapping}
@@ -120,8 +120,7 @@ def _completed(mapping: Any, form: Mapping[str, Any], where: str) -> dict[str, A
 def _read_source(name: str, root: Path) -> tuple[list[Cell], dict[str, Parameter]]:
     """A notebook's cells and what it declares."""
     there = {path.stem: path for path in (root / "notebooks").glob("*.ipynb")}
-    if name not in there:
-        raise StudyError(f"there is no notebook {name!r} in {root / 'notebooks'}{_nearest(name, there)}")
+    _check("runs", [name], there, "notebooks")
     try:
         cells = cells_of(read_notebook(there[name]))
         declared = read_parameters(cells)
@@ -132,17 +131,13 @@ def _read_source(name: str, root: Path) -> tuple[list[Cell], dict[str, Parameter
     return cells, declared
 
 
-def _check_names(where: str, given: Iterable[str], *declared: Mapping[str, Parameter]) -> None:
-    """Refuse names that none of the notebooks has among its parameters."""
-    known = set().union(*declared)
-    for name in given:
+def _check(where: str, names: Iterable[Any], known: Collection[str], kind: str) -> None:
+    """Refuse a name that is not known."""
+    for name in names:
         if name not in known:
-            raise StudyError(f"{where}: {name!r} is in no cell tagged `parameters`{_nearest(name, known)}")
-
-
-def _nearest(name: object, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(name), list(names), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+            close = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise StudyError(f"{where}: {name!r} is not among the {kind}: {', '.join(known) or 'there are none'}{hint}")
 
 
 def _combinations(entry: Mapping[str, Any]) -> list[tuple[dict[str, Any], bool]]:

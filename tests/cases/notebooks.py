@@ -41,7 +41,7 @@ def NB_G03(tmp_path):
     published = []
     for name in ("first", "second"):
         target = tmp_path / name / "notebook.ipynb"
-        execute(source, target, {"k": 7}, project.root)
+        execute(source, target, {"k": 7}, project.root, {}, None)
         published.append(json.dumps(without_noise(read_notebook(target))))
     assert published[0] == published[1]
     assert "14" in published[0]
@@ -65,7 +65,7 @@ def NB_G05(tmp_path):
     )
     interactive = project.root / "papermill_runs" / "scratch" / "interactive" / "10_a"
     for start in (project.root, source.parent):
-        execute(source, tmp_path / "copy" / "notebook.ipynb", {}, start)
+        execute(source, tmp_path / "copy" / "notebook.ipynb", {}, start, {}, None)
         assert printed(tmp_path / "copy") == ["the data", str(interactive)]
     (outcome,) = project.run(project.study("10_a"))
     assert printed(outcome.run.folder) == ["the data", str(outcome.run.folder)]
@@ -78,8 +78,9 @@ def NB_G06(tmp_path):
     bar = "from tqdm import tqdm\nfor question in tqdm(range(2556){}): pass"
     sizes = []
     for number, cell in enumerate(("pass", bar.format(""), bar.format(", disable=False, mininterval=0, miniters=1"))):
-        execute(project.notebook(f"{number}_n", cell), tmp_path / f"{number}" / "notebook.ipynb", {}, project.root)
-        sizes.append((tmp_path / f"{number}" / "notebook.ipynb").stat().st_size)
+        copy = tmp_path / f"{number}" / "notebook.ipynb"
+        execute(project.notebook(f"{number}_n", cell), copy, {}, project.root, {}, None)
+        sizes.append(copy.stat().st_size)
     assert max(sizes) - sizes[0] < 200_000
     assert sizes[1] - sizes[0] < 1_000
 

@@ -83,7 +83,7 @@ def PM_G06(tmp_path):
 def PM_G07(tmp_path):
     """A folder for the executed copy that does not exist is made."""
     source = Project(tmp_path / "p").notebook("10_a", "print(1)")
-    execute(source, tmp_path / "runs" / "2026" / "notebook.ipynb", {}, tmp_path)
+    execute(source, tmp_path / "runs" / "2026" / "notebook.ipynb", {}, tmp_path, {}, None)
     assert printed(tmp_path / "runs" / "2026") == ["1"]
 
 
@@ -92,7 +92,7 @@ def PM_G08(tmp_path):
     source = Project(tmp_path / "p").notebook("10_a", "print(1)")
     before = source.read_bytes()
     with pytest.raises(ValueError, match="same"):
-        execute(source, source.parent / ".." / "notebooks" / source.name, {}, tmp_path)
+        execute(source, source.parent / ".." / "notebooks" / source.name, {}, tmp_path, {}, None)
     assert source.read_bytes() == before
 
 
