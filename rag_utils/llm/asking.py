@@ -140,7 +140,6 @@ def _cost(model: str, tokens_in: int, tokens_out: int) -> tuple[float, float]:
 def _rates(model: str) -> dict[str, float]:
     with Path(__file__).with_name("rates.csv").open(encoding="utf-8", newline="") as file:
         row = next((row for row in csv.DictReader(file) if row["model"] == model), {})
-    free = model.startswith(("gguf:", "hf:", "replay"))  # runs in this process
-    unknown = {"dollars_in": 0 if free else math.nan, "dollars_out": 0 if free else math.nan}
-    unknown |= {"tokens_read": math.nan, "tokens_written": math.nan}
+    price = 0.0 if model.startswith(("gguf:", "hf:", "replay")) else math.nan  # of what runs in this process
+    unknown = {"dollars_in": price, "dollars_out": price, "tokens_read": math.nan, "tokens_written": math.nan}
     return {name: float(row.get(name) or default) for name, default in unknown.items()}

@@ -34,9 +34,7 @@ def openai_server(model: str, settings: Settings) -> LanguageModel:
 
     address, key = os.environ.get("OPENAI_BASE_URL", ""), os.environ.get("OPENAI_API_KEY", "")
     if not address and not key:
-        raise LLMError(
-            f"openai:{model} needs OPENAI_API_KEY in the environment, or OPENAI_BASE_URL of a keyless server"
-        )
+        raise LLMError(f"openai:{model} needs OPENAI_API_KEY (or OPENAI_BASE_URL of a keyless server) to be set")
     client = openai.OpenAI(  # tries again after `Retry-After`, else after twice as long each time
         api_key=key or "none", timeout=_limit("TIMEOUT", 300), max_retries=int(_limit("RETRIES", 4))
     )
@@ -45,42 +43,52 @@ def openai_server(model: str, settings: Settings) -> LanguageModel:
     def ask(requests: Messages) -> Messages:
         request = {name: part for name, part in requests[0].items() if name not in unknown}
         wait(sum(len(message["content"]) for message in request["messages"]) // 4 + request["max_tokens"])
-        try:
-            answer = client.chat.completions.create(model=model, **request).model_dump()
-            if not isinstance(answer["choices"][0]["message"], dict):
-                raise TypeError("the answer holds no message")
-            return [answer]
-        except (openai.OpenAIError, AttributeError, LookupError, TypeError, ValueError) as error:
-            code = 408 if isinstance(error, openai.APITimeoutError) else getattr(error, "status_code", 500)
-            if code in (400, 422) and "response_format" in request:
-                unknown.add("response_format")  # to a server without schemas; replies are checked all the same
-                return ask(requests)
-            return [{"error": {"code": code, "message": str(error).replace(key or "none", "***")}}]
+        answer = _completion(client, model=model, **request)
+        if answer.get("error", {}).get("code") in (400, 422) and "response_format" in request:
+            unknown.add("response_format")  # to a server without schemas; replies are checked all the same
+            return ask(requests)
+        return [answer]
 
     return _model(f"openai:{model}", digest(address), settings, ask, at_once=int(_limit("IN_FLIGHT", 32)))
 
 
+def _completion(client: Any, **request: Any) -> dict[str, Any]:
+    import openai
+
+    try:
+        answer = client.chat.completions.create(**request).model_dump()
+        if not isinstance(answer["choices"][0]["message"], dict):
+            raise TypeError("the answer holds no message")
+        return answer
+    except (openai.OpenAIError, AttributeError, LookupError, TypeError, ValueError) as error:  # failure or garbage
+        code = 408 if isinstance(error, openai.APITimeoutError) else getattr(error, "status_code", 500)
+        return {"error": {"code": code, "message": str(error).replace(client.api_key, "***")}}
+
+
 def llama_cpp(path: str, settings: Settings) -> LanguageModel:
     """A GGUF file in this process, one prompt at a time; the revision is the file's SHA-256."""
-    import xllamacpp
+    import xllamacpp  # noqa: F401  -- that it is missing shows here, not at the first reply
 
     file = Path(path).expanduser()
     if not file.is_file():
         raise LLMError(f"there is no file {path}: give the path of a model after gguf:")
 
-    @cache
-    def server() -> Any:
-        parameters = xllamacpp.CommonParams()
-        parameters.model.path, parameters.n_ctx, parameters.verbosity = str(file), _CONTEXT, 0
-        threads = int(_limit("THREADS", max(1, (os.cpu_count() or 2) - 1)))  # with all cores it collapses under load
-        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
-        return xllamacpp.Server(parameters)
-
     def ask(requests: Messages) -> Messages:
         # Nothing of the prompt before is used again: a reply must not depend on it.
-        return [server().handle_chat_completions({**request, "cache_prompt": False}) for request in requests]
+        return [_llama(file).handle_chat_completions({**request, "cache_prompt": False}) for request in requests]
 
     return _model(f"gguf:{file.stem}", _sha256(file), settings, ask)
+
+
+@cache
+def _llama(file: Path) -> Any:
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path, parameters.n_ctx, parameters.verbosity = str(file), _CONTEXT, 0
+    threads = int(_limit("THREADS", max(1, (os.cpu_count() or 2) - 1)))  # with all cores it collapses under load
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+    return xllamacpp.Server(parameters)
 
 
 def transformers_model(name: str, settings: Settings) -> LanguageModel:
@@ -88,20 +96,21 @@ def transformers_model(name: str, settings: Settings) -> LanguageModel:
     import transformers
 
     try:
-        config = transformers.AutoConfig.from_pretrained(name)
-        commit = getattr(config, "_commit_hash", None)
+        commit = getattr(transformers.AutoConfig.from_pretrained(name), "_commit_hash", None)
     except (OSError, ValueError) as error:
-        raise LLMError(f"hf:{name} is no model folder, nor to be had from the hub ({error})") from error
-
-    @cache
-    def loaded() -> tuple[Any, Any]:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
-        tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-        return tokenizer, transformers.AutoModelForCausalLM.from_pretrained(name, use_safetensors=True)
-
+        raise LLMError(f"hf:{name} cannot be had, give a folder or a hub id in reach: {error}") from error
     revision = commit or digest(*map(_sha256, sorted(Path(name).glob("*.safetensors"))))
     full_name = f"hf:{name if commit else Path(name).name}"
-    return _model(full_name, revision, settings, lambda requests: _generated(*loaded(), requests), batch=8)
+    return _model(full_name, revision, settings, lambda requests: _generated(*_network(name), requests), batch=8)
+
+
+@cache
+def _network(name: str) -> tuple[Any, Any]:
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    return tokenizer, transformers.AutoModelForCausalLM.from_pretrained(name, use_safetensors=True)
 
 
 def _generated(tokenizer: Any, model: Any, requests: Messages) -> Messages:
@@ -135,11 +144,8 @@ def _model(
         chats = [[{"role": role, "content": text} for role, text in prompt.messages] for prompt in prompts]
         start = time.perf_counter()
         answers = ask([{"messages": chat, **common} for chat in chats])
-        seconds = (time.perf_counter() - start) / len(prompts)
-        read = [
-            _read(answer, prompt, settings["schema"], name) for prompt, answer in zip(prompts, answers, strict=True)
-        ]
-        return [replace(reply, seconds=seconds) for reply in read]
+        seconds, pairs = (time.perf_counter() - start) / len(prompts), zip(prompts, answers, strict=True)
+        return [replace(_read(answer, prompt, settings["schema"], name), seconds=seconds) for prompt, answer in pairs]
 
     def answers(prompts: Sequence[Prompt]) -> Iterator[tuple[int, Reply]]:
         with ThreadPoolExecutor(at_once) as pool:

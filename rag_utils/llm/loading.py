@@ -27,7 +27,7 @@ def load_llm(
         name: "openai:MODEL" (any server with OpenAI's interface), "gguf:PATH" (llama.cpp in this process),
             "hf:ID-or-folder" (transformers), "replay" (all that was recorded; "replay:FILE" one file of it) or
             "record:NAME", which asks the live model NAME and adds what it says to the recorded replies.
-        schema: JSON Schema of the replies (see `parse_json`), demanded where the model can be held to it, checked always.
+        schema: JSON Schema of the replies (see `parse_json`): demanded where a model can be held to it, checked always.
         max_tokens: Of a reply.
         temperature: 0 is greedy.
         seed: Of sampling.
@@ -48,9 +48,8 @@ def load_llm(
     if kind == "replay":
         return replay(rest, settings, strict=strict)
     if kind not in _LIVE or not rest:
-        raise LLMError(
-            f"no language model {name!r}: use openai:MODEL, gguf:PATH, hf:ID-or-folder, replay or record:NAME"
-        )
+        known = "openai:MODEL, gguf:PATH, hf:ID-or-folder, replay, record:NAME"
+        raise LLMError(f"there is no language model {name!r}: use one of {known}")
     try:
         llm = _LIVE[kind](rest, settings)
     except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "replies"
 
 
 def cached(llm: LanguageModel, path: str | Path) -> LanguageModel:
-    """The model with a memory on disk that processes share: replies are kept as they come, equal prompts are asked once.
+    """The model with a memory on disk that processes share; replies are kept as they come, equal prompts asked once.
 
     The key is the hash of model, revision, settings and the whole prompt. Failures are not kept; a reply that reached
     `max_tokens` is, since that is what the model says with these settings.
@@ -67,24 +67,28 @@ def _checksum(key: str, text: bytes) -> bytes:
 
 
 def record(llm: LanguageModel, path: str | Path) -> LanguageModel:
-    """The model, appending what it says, mistakes included, to a compressed file of JSON lines.
+    """The model, appending what it says, mistakes included, to a compressed file of JSON lines; nothing twice.
 
     A line holds all that the reply came from: model, checksum, settings and the prompt with its contexts.
     """
+    path = Path(path)
+    written = {_text({**line, "reply": None}) for line in (_lines(path) if path.exists() else ())}
 
     def answers(prompts: Sequence[Prompt]) -> Iterator[tuple[int, Reply]]:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         for i, reply in llm.answers(prompts):
-            if reply.error in (None, "truncated", "unparsable"):
-                line = _text(_line(llm, prompts[i], reply)) + "\n"
-                with open(path, "ab", buffering=0) as file:  # in one write: processes do not mix their lines
+            origin = _origin(llm, prompts[i])
+            if reply.error in (None, "truncated", "unparsable") and _text(origin) not in written:
+                written.add(_text(origin))
+                line = _text({**origin, "reply": asdict(replace(reply, cached=True))}) + "\n"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("ab", buffering=0) as file:  # in one write: processes do not mix their lines
                     file.write(gzip.compress(line.encode(), mtime=0))
             yield i, reply
 
     return replace(llm, answers=answers)
 
 
-def _line(llm: LanguageModel, prompt: Prompt, reply: Reply) -> dict[str, Any]:
+def _origin(llm: LanguageModel, prompt: Prompt) -> dict[str, Any]:
     schema = _text(llm.settings["schema"])
     return {
         "key": _key(schema, prompt),
@@ -94,7 +98,7 @@ def _line(llm: LanguageModel, prompt: Prompt, reply: Reply) -> dict[str, Any]:
         "settings": llm.settings,
         "checksum": llm.revision,
         "quantisation": re.split("[-.]", llm.name)[-1] if llm.name.startswith("gguf:") else None,
-        "reply": asdict(replace(reply, cached=True)),
+        "reply": None,
     }
 
 
@@ -121,10 +125,8 @@ def replay(name: str, settings: Mapping[str, Any], *, strict: bool) -> LanguageM
                 )
             yield i, Reply(**line["reply"]) if line else Reply(text="", model="replay", error="not recorded")
 
-    def known(prompts: Sequence[Prompt]) -> dict[int, Reply]:
-        return dict(answers(prompts))
-
-    return LanguageModel(name="replay", revision="", settings=settings, answers=answers, known=known)
+    llm = LanguageModel(name="replay", revision="", settings=settings, answers=answers)
+    return replace(llm, known=lambda prompts: dict(answers(prompts)))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def run_all(
     available = cache(_is_available)
     for run in runs:
         named = {} if run.run_id in ended else {name: run.parameters.get(name) for name in MODEL_PARAMETERS}
-        absent = [f"{name} {model}" for name, model in named.items() if model and not available(model, run.root)]
+        absent = [f"{name} {model}" for name, model in named.items() if model and not available(name, model, run.root)]
         if absent:
             reason = f"{', '.join(absent)}: neither here nor within reach"
             if not run.skip_missing_models:
@@ -68,8 +68,12 @@ def run_all(
     return [ended[run.run_id] for run in runs]
 
 
-def _is_available(model: str, root: Path) -> bool:
-    """Whether the model can be had; one that is fetched from the hub is fetched here, before anything runs."""
+def _is_available(parameter: str, model: str, root: Path) -> bool:
+    """Whether the model can be had; an encoder that is fetched from the hub is fetched here, before anything runs."""
+    if parameter == "llm":
+        from rag_utils.llm import is_available
+
+        return is_available(model)
     from rag_utils.encoders import ModelError
     from rag_utils.encoders.folders import find_model
 

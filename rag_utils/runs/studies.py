@@ -19,8 +19,8 @@ from rag_utils.runs.parameters import Parameter, fit, read_parameters
 from rag_utils.store import digest
 
 PACKAGE = Path(__file__).resolve().parent.parent
-MODEL_PARAMETERS = ("embedder", "reranker", "tokenizer")
-"""Parameters that name a model: a hub id or a local folder. `llm` joins them with `rag_utils.llm`."""
+MODEL_PARAMETERS = ("embedder", "reranker", "tokenizer", "llm")
+"""Parameters that name a model: a hub id, a local folder, or one of the forms that `load_llm` takes."""
 _STUDY = {"study": "", "defaults": {}, "runs": [], "missing_models": "error"}
 _ENTRY = {"notebook": "", "matrix": {}, "publish": {}}
 _SECRET = re.compile(r"api_?key|secret|password", re.IGNORECASE)

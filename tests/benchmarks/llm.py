@@ -3,9 +3,9 @@
 Run: python tests/benchmarks/llm.py   (make bench NAME=llm)
 
 The server runs in a process of its own. Each round asks 10 prompts one by one and 320 together, through the same
-`load_llm`; the replies have to be the same and in order. Then 20,000 kept replies are looked up through `cached`, hashing,
-reading and checking included. Exit status 1 below 28 times the speed of single calls, below 25,000 replies a second, or
-when a reply is wrong.
+`load_llm`; the replies have to be the same and in order. Then 20,000 kept replies are looked up through `cached`,
+hashing, reading and checking included. Exit status 1 below 28 times the speed of single calls, below 25,000 replies a
+second, or when a reply is wrong.
 """
 
 import os
