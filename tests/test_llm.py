@@ -618,6 +618,19 @@ def test_a_real_model_in_process_and_behind_a_server_say_the_same(monkeypatch, t
     assert recorded()[-1]["calls"] == 0
 
 
+@needs_model
+def test_recorded_replies_are_what_the_model_says():
+    """Three of those that were recorded with the file at hand, asked again: the same words, mistakes included."""
+    lines = [line for file in memory.FOLDER.glob("*.jsonl.gz") for line in memory._lines(file)]
+    own = [line for line in lines if line["checksum"] == load_llm(f"gguf:{_small_model()}").revision]
+    if not own:
+        pytest.skip("no reply is recorded with this model: name the recorded one, RAG_GGUF=path")
+    for line in sorted(own, key=lambda line: line["reply"]["tokens_in"] + 3 * line["reply"]["tokens_out"])[:3]:
+        prompt = Prompt(line["prompt"], tuple(map(tuple, line["messages"])))
+        (reply,) = load_llm(f"gguf:{_small_model()}", **line["settings"])([prompt])
+        assert (reply.text, reply.error) == (line["reply"]["text"], line["reply"]["error"])
+
+
 def test_transformers_answers_alike_alone_and_in_a_batch(tmp_path):
     """A made-up model of 30,000 weights: it says nonsense, but the same nonsense however it is asked."""
     from tokenizers import Tokenizer, models, pre_tokenizers
