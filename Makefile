@@ -9,6 +9,7 @@ STAMP := .venv/.ready
 export HF_HUB_DISABLE_TELEMETRY := 1
 export ANONYMIZED_TELEMETRY := False
 export TOKENIZERS_PARALLELISM := false
+export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help setup handbook test check bench publish readme lint clean
 

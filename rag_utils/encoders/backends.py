@@ -39,7 +39,7 @@ def resolve_device(device: str | None, half_precision: bool) -> tuple[str, bool]
 
 def sentence_transformer(model: ModelFolder, device: str, half_precision: bool) -> Forward:
     """Embeddings by sentence-transformers, whose folder says how tokens are pooled."""
-    with _quiet():
+    with _loading():
         import torch
         from sentence_transformers import SentenceTransformer
 
@@ -56,7 +56,7 @@ def sentence_transformer(model: ModelFolder, device: str, half_precision: bool) 
 
 def flag_model(model: ModelFolder, device: str, half_precision: bool) -> Forward:
     """Embeddings by FlagEmbedding."""
-    with _quiet():
+    with _loading():
         import torch
         from FlagEmbedding import FlagModel
 
@@ -76,7 +76,7 @@ def flag_model(model: ModelFolder, device: str, half_precision: bool) -> Forward
 
 def cross_encoder(model: ModelFolder, device: str, half_precision: bool) -> Forward:
     """Scores by sentence-transformers' CrossEncoder, as raw logits (its default is a sigmoid)."""
-    with _quiet():
+    with _loading():
         import torch
         from sentence_transformers import CrossEncoder
 
@@ -95,7 +95,7 @@ def cross_encoder(model: ModelFolder, device: str, half_precision: bool) -> Forw
 
 def flag_reranker(model: ModelFolder, device: str, half_precision: bool) -> Forward:
     """Scores by FlagEmbedding's reranker, as raw logits."""
-    with _quiet():
+    with _loading():
         import torch
         from FlagEmbedding import FlagReranker
 
@@ -134,14 +134,16 @@ def _check_one_score(model: ModelFolder, labels: int) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the progress bars of loading out of a notebook's output."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
+def _loading() -> Iterator[None]:
+    """Keep progress bars out of a notebook's output, and name the command that installs a missing package."""
     try:
+        from transformers.utils import logging
+
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
         yield
-    finally:
         if shown:
             logging.enable_progress_bar()
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise ModuleNotFoundError(f"{package} is not installed: python -m pip install {package}") from error

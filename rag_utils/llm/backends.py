@@ -67,7 +67,7 @@ def _completion(client: Any, **request: Any) -> dict[str, Any]:
 
 def llama_cpp(path: str, settings: Settings) -> LanguageModel:
     """A GGUF file in this process, one prompt at a time; the revision is the file's SHA-256."""
-    import xllamacpp  # noqa: F401  -- that it is missing shows here, not at the first reply
+    import xllamacpp  # noqa: F401 - if it is missing, say so before the first reply
 
     file = Path(path).expanduser()
     if not file.is_file():

@@ -1,7 +1,6 @@
 """From a name to a language model."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rag_utils.llm.asking import LanguageModel, LLMError
@@ -42,8 +41,8 @@ def load_llm(
     kind, _, rest = name.partition(":")
     if kind == "record":
         live = load_llm(rest, schema=schema, max_tokens=max_tokens, temperature=temperature, seed=seed)
-        file = FOLDER / f"{Path(live.name.partition(':')[2]).name}.jsonl.gz"
-        return record(cached(live, cache_folder() / "recorded.sqlite"), file)
+        file = live.name.partition(":")[2].replace("/", "_")
+        return record(cached(live, cache_folder() / "recorded.sqlite"), FOLDER / f"{file}.jsonl.gz")
     settings = {"schema": schema, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     if kind == "replay":
         return replay(rest, settings, strict=strict)

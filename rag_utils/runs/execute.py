@@ -64,7 +64,7 @@ def run_all(
     todo = [run for run in runs if run.run_id not in ended]
     alone = scheduler is None and min(workers, len(todo)) < 2
     outcomes = (carry_out(run, timeout) for run in todo) if alone else _on_cluster(todo, workers, scheduler, timeout)
-    ended |= {outcome.run.run_id: outcome for outcome in tqdm(outcomes, total=len(todo), unit="run")}
+    ended |= {outcome.run.run_id: outcome for outcome in tqdm(outcomes, total=len(todo), unit="run", disable=not todo)}
     return [ended[run.run_id] for run in runs]
 
 

@@ -65,18 +65,17 @@ def plan(
     chosen = [entry for entry in study["runs"] if only in (None, entry["notebook"], entry["notebook"].split("_")[0])]
     if not chosen:
         raise StudyError(f"{path.name}: no notebook {only or ''} among those under runs: {', '.join(sources)}")
-    everywhere = [name for _, declared in sources.values() for name in declared]
-    _check("defaults", study["defaults"], everywhere, "parameters")
-    _check("--set", forced, [name for entry in chosen for name in sources[entry["notebook"]][1]], "parameters")
+    named = [entry["notebook"] for entry in chosen]
+    for where, given, notebooks in (("defaults", study["defaults"], sources), ("--set", forced, named)):
+        _check(where, given, dict.fromkeys(name for n in notebooks for name in sources[n][1]), "parameters")
     _fingerprint.cache_clear()  # files may have changed since the last plan
     runs: dict[str, PlannedRun] = {}
-    for entry in chosen:
-        name, (cells, declared) = entry["notebook"], sources[entry["notebook"]]
+    for entry, name in zip(chosen, named, strict=True):
+        cells, declared = sources[name]
         _check(f"{name}: matrix", entry["matrix"], declared, "parameters")
         for swept, published in _combinations(entry):
-            given = {**study["defaults"], **swept, **forced}
-            values = {p.name: p.default for p in declared.values()}
-            values |= {n: fit(f"{name}: {n}", given[n], declared[n].kind) for n in declared if n in given}
+            given = {**{n: p.default for n, p in declared.items()}, **study["defaults"], **swept, **forced}
+            values = {n: fit(f"{name}: {n}", given[n], p.kind) for n, p in declared.items()}
             data = _data(values, root)
             run_id = f"{name}-{_identity(cells, values, data, root)[:8]}"
             runs[run_id] = PlannedRun(
