@@ -32,7 +32,7 @@ FRAGILE = {
     "distributed": "runs",
 }
 SHARED = {"transformers": {"llm"}}
-"""Modules beside the first that may touch a library, with the reason in CONTRIBUTING."""
+"""Modules beside the first that may touch a library, since it runs language models as well as encoders."""
 
 CODE_LINES = 6_000
 """Of the whole package when all chapters stand; CONTRIBUTING says why it is not the 3,500 of the first design."""

@@ -177,7 +177,7 @@ def test_golden_vectors_of_the_public_script(case):
 
 
 def script_walk(retrieved, gold):
-    """The rules of PAPERS 1.6, walked rank by rank."""
+    """The rules of the public script, walked rank by rank."""
 
     def squeeze(text):
         return "".join(letter for letter in text if letter not in " \n")

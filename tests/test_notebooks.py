@@ -1,4 +1,4 @@
-"""The form of the notebooks: DESIGN's twelve parts, prose before code, parameters that are read, no outputs in git."""
+"""The form of the notebooks: parts in order, prose before code, parameters that are read, no outputs in git."""
 
 import ast
 import json

@@ -212,7 +212,7 @@ def test_the_papers_arithmetic_holds():
         )
         for llm in ("GPT-4", "PaLM")
     }
-    assert by_type == {"GPT-4": 1549, "PaLM": 1553}  # right answers of 2,556 overall, PAPERS 1.8
+    assert by_type == {"GPT-4": 1549, "PaLM": 1553}  # right answers of 2,556 overall, Multi-Meta-RAG's Table 3
     for llm, right in by_type.items():
         assert value("multi_meta_rag", 3, f"Multi-Meta-RAG, {llm}", "accuracy") == pytest.approx(right / 2556, abs=5e-4)
     metagen = "metagen_blended_rag"
@@ -232,7 +232,7 @@ def test_beside_paper():
     assert list(table.columns) == columns.split("|")
     assert len(table) == 16
     known = table.loc[("Multi-Meta-RAG, voyage-02", "hits@4")]
-    # the interval is PAPERS 1.8's
+    # the interval is Wilson's
     expected = "0.7920|[0.775, 0.808]|0.800|[0.750, 0.850]|200|+0.008|no: builtin_news|no|T"
     assert known.tolist() == expected.split("|")
     remembered = table.loc[("Multi-Meta-RAG, bge-large-en-v1.5", "mrr@10")]

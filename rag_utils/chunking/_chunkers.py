@@ -32,7 +32,7 @@ def by_tokens(
         documents: Blank ones give no chunk.
         size: Most tokens of a chunk's body (and metadata lines, if reserved).
         overlap: Most tokens of the whole sentences that a chunk shares with the one before, below `size`.
-        header: The searched text is the stored text of Multi-Meta-RAG (PAPERS 1.3) with the title, date and outlet that
+        header: The searched text is the stored text of Multi-Meta-RAG with the title, date and outlet that
             exist, where any does; `start:end` is the body in any case. Without, it is the body.
         reserve_metadata: Take the tokens of the metadata lines off `size`. None = if they are shown; True without the
             header gives the same bodies as with it, for a comparison of the two.
@@ -59,7 +59,7 @@ def by_tokens(
 
 
 def by_words(documents: Sequence[Document], *, size: int = 100, overlap: int = 0) -> list[Chunk]:
-    """Passages of `size` words as white space parts them, the last one shorter (RAG-QA Arena, PAPERS 4.2)."""
+    """Passages of `size` words as white space parts them, the last one shorter (RAG-QA Arena, section 5)."""
     _check(size, overlap)
 
     def spans(document: Document) -> Iterator[Span]:
@@ -74,7 +74,7 @@ def by_words(documents: Sequence[Document], *, size: int = 100, overlap: int = 0
 def by_sentences(
     documents: Sequence[Document], *, size: int = 1, window: int = 0, sentences: SplitSentences | None = None
 ) -> list[Chunk]:
-    """Groups of `size` sentences to search by; with a window, also the text around them to read (PAPERS 3.4).
+    """Groups of `size` sentences to search by; with a window, also the text around them to read (QA-RAG, section 2).
 
     `window` = sentences on either side that `fields["window"]` adds, from `metadata["window_start"]` to
     `metadata["window_end"]` (characters in the document); 0 = none of the three. `sentences` as in `by_tokens`.
@@ -94,7 +94,7 @@ def by_sentences(
 
 
 def by_pieces(documents: Sequence[Document], n: int = 4) -> list[Chunk]:
-    """`n` pieces of equal length in characters, line ends made semicolons, as QA-RAG's code has it (PAPERS 3.4)."""
+    """`n` pieces of equal length in characters, line ends made semicolons, as QA-RAG's code has it."""
     _check(n, 0)
     spans = (pairwise(round(len(document.text) * border / n) for border in range(n + 1)) for document in documents)
     return _cut(documents, spans, lambda document, body: body.replace("\n", ";"))

@@ -65,7 +65,7 @@ class Corpus:
 def is_dev(query_id: str, dev_share: float = 0.4) -> bool:
     """Whether a query is for tuning: first 8 hex digits of the SHA-256 of its id, mod 100, below the share.
 
-    The id alone decides (PAPERS 0.5), so that a query keeps its side whatever else is loaded; `dev_share` is 0 to 1, in
+    The id alone decides (the handbook's one split), so that a query keeps its side whatever else is loaded; `dev_share` is 0 to 1, in
     whole per cent.
     """
     return int(sha256(query_id.encode()).hexdigest()[:8], 16) % 100 < round(dev_share * 100)

@@ -14,7 +14,7 @@ def iso_day(value: object) -> str | None:
     Args:
         value: A date, a datetime (also pandas'), or text: ISO 8601 with or without a time, or with the month's English
             name and a four-digit year ("October 7, 2023", "7 Oct 2023"). "03/04/2024" names two days, "October 2023"
-            none, so neither is read. The day is the one written: there is no time-zone conversion (PAPERS 1.5).
+            none, so neither is read. The day is the one written: there is no time-zone conversion (as in Multi-Meta-RAG's code).
     """
     if isinstance(value, date):
         return value.isoformat()[:10] if value == value else None  # pandas' NaT is a date that differs from itself

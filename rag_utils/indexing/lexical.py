@@ -1,6 +1,6 @@
 """BM25 over one or more fields: rank-bm25's model and scores, answered about a thousand times faster.
 
-PAPERS 2.4 (MetaGen Blended RAG, section 3.1: keyword index, best fields with boosts).
+MetaGen Blended RAG, section 3.1: keyword index, best fields with boosts.
 """
 
 import contextlib
@@ -119,7 +119,7 @@ class LexicalIndex:
         """The best chunks of each query as (chunk id, score), best first, ties by id.
 
         The score is that of the best field, times its boost, plus `tie_breaker` times the sum of the others'
-        ("best fields", PAPERS 2.4), rounded to 1e-5. Only chunks that share a term with the query in a searched field
+        ("best fields"), rounded to 1e-5. Only chunks that share a term with the query in a searched field
         are returned, whatever the sign of their score.
 
         Args:

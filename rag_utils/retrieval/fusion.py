@@ -1,4 +1,4 @@
-"""Several rankings of one query become one (PAPERS 2.4)."""
+"""Several rankings of one query become one (MetaGen Blended RAG, section 3.1)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

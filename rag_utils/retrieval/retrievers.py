@@ -46,7 +46,7 @@ class DenseRetriever:
 
 
 class HybridRetriever:
-    """Lexical and dense hits fused into one list (MetaGen, section 3.1; PAPERS 2.4).
+    """Lexical and dense hits fused into one list (MetaGen Blended RAG, section 3.1).
 
     Args:
         lexical: The first retriever; its share of the fused score is `weight` (for "es_sum": 1).
