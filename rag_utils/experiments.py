@@ -5,6 +5,7 @@ Two steps, so that nothing is hidden: `score_queries` gives every query's value,
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ RANKED: dict[str, Callable[[list[str], Any, int], float]] = {
 ANSWERED: dict[str, Callable[[str, Sequence[str]], float]] = {
     "exact_match": m.exact_match,
     "token_f1": m.token_f1,
-    "accuracy": lambda text, gold: max(m.word_overlap_accuracy(text, one) for one in gold),
+    "accuracy": m.word_overlap_accuracy,
 }
 """Metrics of an answer against the gold answers."""
 
@@ -56,7 +57,8 @@ def compare(
             `all_facts@10` on the text of evidence facts; `exact_match token_f1 accuracy` on answers.
         baseline: The system that p values are against; None = no tests.
         seed: Of the bootstrap.
-        level: "chunk" judges hits on `gold_chunks` of the system's own chunks, "document" on gold document ids.
+        level: "chunk" judges hits on `gold_chunks` of the system's own chunks; "document" on gold document ids, each
+            document at the rank of its best chunk, so that k counts documents.
         by: Query id -> group; adds a row per group, named `<metric>_<group>`.
 
     Returns:
@@ -76,18 +78,19 @@ def score_queries(
         or system cannot have (facts without facts, answers of a retriever) has no rows.
 
     Raises:
-        ValueError: An unknown metric or level, or a metric that none of the systems can have.
+        ValueError: An unknown metric or level, a metric that none of the systems can have, no queries, or answers that
+            are not in the order of the queries.
     """
+    if not corpus.queries:
+        raise ValueError(
+            f"{corpus.name}: no queries in split {corpus.split!r}; load another split, or give more queries"
+        )
     if level not in ("chunk", "document"):
         raise ValueError(f"level = {level!r}: judge hits by 'chunk' or by 'document'")
     frames = [_scored(name, system, corpus, metrics, level) for name, system in systems.items()]
-    table = (
-        pd.concat(frames, ignore_index=True)
-        if frames
-        else pd.DataFrame(columns=["query_id", "system", "metric", "value"])
-    )
+    table = _joined(frames)
     missing = sorted(set(metrics) - set(table["metric"]))
-    if missing and len(corpus.queries):
+    if missing:
         raise ValueError(f"{', '.join(missing)}: not defined for these systems on {corpus.name}; leave them out")
     return table
 
@@ -95,14 +98,14 @@ def score_queries(
 def summarise(
     scores: pd.DataFrame, *, baseline: str | None = None, seed: int = 0, by: Mapping[str, str] | None = None
 ) -> pd.DataFrame:
-    """Per-query values to one row per system and metric; see `compare` for the columns."""
-    if baseline is not None and baseline not in set(scores["system"]):
+    """Per-query values to one row per system and metric; see `compare` for the columns. No values, no rows."""
+    if baseline is not None and len(scores) and baseline not in set(scores["system"]):
         raise ValueError(f"baseline {baseline!r} is not among the systems: {', '.join(scores['system'].unique())}")
     if by is not None:
         group = scores["query_id"].map(by)
         parts = [
             scores[group == name].assign(metric=lambda t, name=name: t["metric"] + f"_{name}")
-            for name in sorted(set(by.values()))
+            for name in sorted(set(by.values()), key=str)
         ]
         scores = pd.concat([scores, *parts], ignore_index=True)
     rows = []
@@ -126,20 +129,29 @@ def _scored(name: str, system: Any, corpus: Corpus, metrics: Sequence[str], leve
             values = _answer_values(system.answer(corpus.queries), corpus, wanted)
         else:
             depth = max((_parse(metric)[1] for metric in wanted), default=0)
-            hits = system.retrieve(corpus.queries, depth) if depth else []
+            hits = system.retrieve(corpus.queries, depth * _chunks_a_document(system, level)) if depth else []
             values = _hit_values(hits, corpus, wanted, system, level) if depth else {}
     ids = [query.id for query in corpus.queries]
     frames = [
         pd.DataFrame({"query_id": ids, "system": name, "metric": metric, "value": v}) for metric, v in values.items()
     ]
-    return (
-        pd.concat(frames, ignore_index=True)
-        if frames
-        else pd.DataFrame(columns=["query_id", "system", "metric", "value"])
-    )
+    return _joined(frames)
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(frames or [pd.DataFrame(columns=["query_id", "system", "metric", "value"])], ignore_index=True)
+
+
+def _chunks_a_document(system: Any, level: str) -> int:
+    """The most chunks of one document: k times as many hits hold at least k documents."""
+    if level == "chunk" or not hasattr(system, "chunks"):
+        return 1
+    return max(Counter(chunk.document_id for chunk in system.chunks).values(), default=1)
 
 
 def _answer_values(answers: Sequence[Answer], corpus: Corpus, metrics: Sequence[str]) -> dict[str, list[float]]:
+    if [answer.query_id for answer in answers] != [query.id for query in corpus.queries]:
+        raise ValueError("the answers are not one for each query in the order of the queries: check the answerer")
     gold = [corpus.answers.get(query.id, ()) for query in corpus.queries]
     return {
         metric: [float(ANSWERED[metric](a.text, g)) if g else np.nan for a, g in zip(answers, gold, strict=True)]

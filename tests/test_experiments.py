@@ -152,3 +152,42 @@ def test_the_same_seed_gives_the_same_table():
     systems = {"a": Fixed(3, 0, 2), "b": Fixed(0, 2)}
     first, second = (compare(systems, CORPUS, ["mrr@10"], baseline="a", seed=7) for _ in range(2))
     pd.testing.assert_frame_equal(first, second)
+
+
+def test_k_counts_documents_at_document_level():
+    # eight chunks a document, in document order: the first two documents are the first sixteen chunks
+    chunks = [
+        Chunk(id=f"d{d}#{i}", document_id=f"d{d}", start=i, end=i + 1, fields={"text": "x"})
+        for d in range(1, 4)
+        for i in range(8)
+    ]
+
+    class InOrder:
+        def __init__(self):
+            self.chunks = chunks
+
+        def retrieve(self, queries, k):
+            return [[Hit(c, -float(n)) for n, c in enumerate(chunks[:k])] for _ in queries]
+
+    table = compare({"s": InOrder()}, CORPUS, ["recall@2"], level="document")
+    assert table["value"].tolist() == [1.0]  # d1 and d2 hold all the gold
+
+
+def test_an_empty_split_is_named():
+    empty = Corpus(name="tiny", documents=CORPUS.documents, queries=[], split="dev")
+    with pytest.raises(ValueError, match="tiny: no queries in split 'dev'"):
+        compare({"a": Fixed(0)}, empty, ["hits@1"])
+
+
+def test_no_values_give_no_rows():
+    table = summarise(pd.DataFrame(columns=["query_id", "system", "metric", "value"]), baseline="a")
+    assert list(table.columns) == COLUMNS and table.empty
+
+
+def test_answers_out_of_order_are_refused():
+    class Reversed(Says):
+        def answer(self, queries):
+            return super().answer(queries)[::-1]
+
+    with pytest.raises(ValueError, match="order of the queries"):
+        compare({"a": Reversed("May")}, CORPUS, ["exact_match"])

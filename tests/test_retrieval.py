@@ -194,7 +194,7 @@ def test_minmax_and_zscore_do_not_see_a_change_of_scale(scores, factor, shift):
         assert fuse([moved, other], method) == pytest.approx(fuse([scores, other], method))
 
 
-@pytest.mark.parametrize("wrong", [{"fusion": "sum"}, {"weight": 1.5}, {"depth": 0}])
+@pytest.mark.parametrize("wrong", [{"fusion": "sum"}, {"weight": 1.5}, {"depth": 0}, {"boost": math.nan}])
 def test_hybrid_names_a_wrong_setting(wrong):
     with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
         HybridRetriever(_lexical(_chunks(2)), _dense(_chunks(2)), **wrong)
@@ -223,3 +223,24 @@ def test_a_remembered_question_is_asked_once():
     assert remembered.retrieve(QUERIES[:2], 3) == [hits[:3] for hits in first[:2]]
     remembered.retrieve([QUERIES[0], Query(id="new", text="mill tide")], 8)
     assert counting.asked == [(5, 5), (0, 3), (2, 8)]
+
+
+def test_zscore_of_equal_scores_is_zero():
+    assert fuse([{"a": 0.1, "b": 0.1, "c": 0.1}], "zscore", weights=[1]) == {"a": 0, "b": 0, "c": 0}
+
+
+@pytest.mark.parametrize("wrong", [{"weights": [1, math.nan]}, {"weights": [1]}, {"k": -1}])
+def test_fuse_names_a_wrong_number(wrong):
+    with pytest.raises(ValueError, match=r"weights|k = -1"):
+        fuse([{"a": 1.0}, {"b": 2.0}], "rrf", **wrong)
+
+
+def test_reranking_refuses_what_has_no_order():
+    class Broken:
+        def score_pairs(self, pairs):
+            return [math.nan] * len(pairs)
+
+    with pytest.raises(ValueError, match="not finite"):
+        Reranked(_lexical(_chunks(5)), Broken()).retrieve(QUERIES[:1], 3)
+    with pytest.raises(ValueError, match="keep = -1"):
+        Reranked(_lexical(_chunks(5)), Broken(), keep=-1)

@@ -38,14 +38,17 @@ def fuse(
         k: Constant of "rrf".
 
     Raises:
-        ValueError: Unknown method, a score that is not finite (the id is named), or as many weights as lists missing.
+        ValueError: Unknown method, a score that is not finite (the id is named), weights that are not one finite number
+            a list, or a negative k.
         TypeError: Ids of two types, or plain ids where the method needs scores.
     """
     scale = _scaler(method)
     if weights is None:
         weights = [1.0 if method in ("rrf", "es_sum") else 1 / max(len(lists), 1)] * len(lists)
-    if len(weights) != len(lists):
-        raise ValueError(f"{len(weights)} weights for {len(lists)} lists: give one each")
+    if len(weights) != len(lists) or not all(map(math.isfinite, weights)):
+        raise ValueError(f"weights = {list(weights)} for {len(lists)} lists: give one finite number each")
+    if k < 0:
+        raise ValueError(f"k = {k}: the constant of reciprocal ranks is 0 or more")
     ranked = [_ranked(ranking, method) for ranking in lists]
     if len({type(id_) for ids, _ in ranked for id_ in ids}) > 1:
         raise TypeError("the lists name chunks by ids of two types, so none would match: make them all strings")
@@ -80,9 +83,10 @@ def _minmax(scores: np.ndarray, k: int) -> Scaled:
 
 
 def _zscore(scores: np.ndarray, k: int) -> Scaled:
-    deviation = scores.std() if len(scores) else 0.0
-    values = (scores - scores.mean()) / deviation if deviation else np.zeros_like(scores)
-    return values, float(values.min(initial=0.0))
+    if not len(scores) or not np.ptp(scores):  # the deviation of equal floats need not be 0
+        return np.zeros_like(scores), 0.0
+    values = (scores - scores.mean()) / scores.std()
+    return values, float(values.min())
 
 
 def _reciprocal_rank(scores: np.ndarray, k: int) -> Scaled:

@@ -4,6 +4,7 @@ Every retriever obeys one contract (tests/test_retrieval.py runs it over all of 
 first, no chunk twice, ties by chunk id, none that violates the query's `where`; an empty corpus gives empty lists.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,8 @@ class HybridRetriever:
         boost: float = 1.0,
         depth: int = 100,
     ):
+        if not math.isfinite(boost):
+            raise ValueError(f"boost = {boost}: give a finite number")
         if not 0 <= weight <= 1:
             raise ValueError(f"weight = {weight}: the share of the lexical list lies between 0 and 1")
         if depth < 1:
@@ -97,7 +100,10 @@ class HybridRetriever:
 
 
 class Remembered:
-    """A retriever that looks a question up once: for comparing fusions, weights or rerankers of the same hits."""
+    """A retriever that looks a question up once: for comparing fusions, weights or rerankers of the same hits.
+
+    A smaller k gets the first of the hits known, so the retriever's first hits must not depend on k.
+    """
 
     def __init__(self, retriever: Retriever):
         self.retriever = retriever
@@ -131,8 +137,8 @@ class Reranked:
     """
 
     def __init__(self, retriever: Retriever, reranker: Reranker, depth: int = 20, keep: int | None = None):
-        if depth < 1:
-            raise ValueError(f"depth = {depth}: rerank at least 1 hit")
+        if depth < 1 or (keep is not None and keep < 0):
+            raise ValueError(f"depth = {depth}, keep = {keep}: rerank at least 1 hit and keep 0 or more")
         self.retriever, self.reranker, self.depth, self.keep = retriever, reranker, depth, keep
 
     @property
@@ -156,8 +162,12 @@ class Reranked:
 
     def _scores(self, pairs: list[tuple[str, str]]) -> list[float]:
         if hasattr(self.reranker, "score_pairs"):
-            return self.reranker.score_pairs(pairs)
-        return [score for query, text in pairs for score in self.reranker(query, [text])]
+            scores = self.reranker.score_pairs(pairs)
+        else:
+            scores = [score for query, text in pairs for score in self.reranker(query, [text])]
+        if not all(map(math.isfinite, scores)):
+            raise ValueError("the reranker gave a score that is not finite, so there is no order: check its input")
+        return scores
 
 
 def _check(k: int) -> None:
