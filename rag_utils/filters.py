@@ -2,7 +2,8 @@
 
 A filter maps fields to values, and all of its conditions have to hold:
 `{"source": {"$in": ["Tin Post"]}, "published_at": {"$gte": "March 3, 2024"}}`. A bare value means equality, a list
-`$in`; `$and` and `$or` take lists of filters. `None`, `{}`, an empty list and a missing value are no condition.
+`$in`; `$and` and `$or` take lists of filters, nothing else. `None`, `{}`, an empty list and a missing value are no
+condition.
 
 Values compare by what they name. Dates, in any form that `iso_day` reads, compare by the day. Text compares exactly,
 and a number also with its text ("2023" and 2023 are the same year). A record without the field passes `$ne` and `$nin`,
@@ -31,7 +32,8 @@ def matches(where: Where | None, metadata: Metadata) -> bool:
     """Whether a record passes the filter; for many records, make one `matcher`.
 
     Raises:
-        ValueError: An operator that is not known, or a range that is neither of dates nor of numbers.
+        ValueError: An operator that is not known, a range that is neither of dates nor of numbers, a field that is no
+            text, or `$and` or `$or` of anything but a list.
     """
     return matcher(where)(metadata)
 
@@ -113,8 +115,12 @@ def _read(where: Where) -> Condition | None:
         raise ValueError(f"a filter maps fields to conditions, got {where!r}")
     parts: list[Condition | None] = []
     for field, value in where.items():
+        if not isinstance(field, str):
+            raise ValueError(f"{field!r} is no field: a filter's fields are named by text, got {where!r}")
         if field in ("$and", "$or"):
-            parts.append(_joined(field, [_read(part) for part in _several(value)]))
+            if not isinstance(value, list | tuple):
+                raise ValueError(f"{field} takes a list of filters, got {value!r}: write it in [ ]")
+            parts.append(_joined(field, [_read(part) for part in value]))
         elif field.startswith("$"):
             raise _unknown(field, "")
         else:

@@ -20,7 +20,10 @@ from typing import Any
 
 _records: list[dict[str, Any]] = []
 _lock = threading.Lock()
-_SECRET = re.compile(r"(^|_)(API)?(KEY|TOKEN|SECRET|PASSWORD)S?(_|$)", re.IGNORECASE)
+_WORD = "(?:API)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS|PAT|CREDENTIAL|AUTH)S?"
+_SECRET = re.compile(rf"(^|_){_WORD}(_|$)", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_QUERY = re.compile(rf"([?&](?:[\w-]*[_-])?{_WORD}=)[^&#\s\"'<>`)]+", re.IGNORECASE)
 
 
 def project_root() -> Path:
@@ -55,8 +58,8 @@ def run_folder(notebook: str = "untitled") -> Path:
 def note(kind: str, **facts: Any) -> None:
     """Keep a fact of the run, of a kind like "dataset", "model", "truncation" or "dropped"; an equal one is kept once.
 
-    Values are text, numbers, None, or lists and mappings of these, else TypeError. Logins in addresses, and the values
-    of environment variables that look like secrets, are masked.
+    Values are text, numbers, None, or lists and mappings of these, else TypeError. Logins and keys in addresses, and
+    the values of environment variables that look like secrets, are masked.
     """
     _keep({"kind": kind, **{name: _plain(value, name) for name, value in facts.items()}})
 
@@ -162,8 +165,8 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def masked(text: str) -> str:
-    """The text without logins in addresses and without the secrets of the environment."""
-    text = re.sub(r"(?<=://)[^/@\s]+(?=@)", "***", text)
+    """The text without logins and keys in addresses and without the secrets of the environment."""
+    text = _QUERY.sub(r"\1***", _LOGIN.sub("***", text))
     for secret in [value for name, value in os.environ.items() if value and _SECRET.search(name)]:
         if text == secret or len(secret) >= 8:  # a shorter one would be "found" inside innocent words
             text = text.replace(secret, "***")

@@ -109,7 +109,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """One query and n texts to n scores, higher is better; raw logits, so neither bounded nor comparable across models."""
+    """One query and n texts to n scores, higher is better; raw logits, not comparable across models."""
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[float]: ...
 

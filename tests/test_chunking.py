@@ -97,6 +97,10 @@ def test_reserved_metadata_makes_room():
     assert bodies(same, document) == ["a b c. d e f.", "g h i. j k l."]
 
 
+def test_a_blank_document_gives_no_chunk_however_long_its_title():
+    assert by_tokens([doc(" \n", title="A B C D E F")], size=4, overlap=0) == []
+
+
 def test_a_word_above_the_limit_is_cut():
     document = doc("-----. x")
     assert bodies(by_tokens([document], size=2, overlap=0), document) == ["--", "--", "-.", "x"]

@@ -368,6 +368,56 @@ def test_malformed_rows_are_named_counted_and_left_out(tmp_path):
         load_corpus("squad", data_dir=tmp_path, split="all", strict=True)
 
 
+def test_json_that_no_encoder_takes_or_that_has_no_end_is_reported(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("[" * 100_000 + '\n{"_id": "d1", "text": "x"}\n', encoding="utf-8")
+    rows = [{"_id": "q\ud800", "text": "x"}, {"_id": "q2", "text": "x\udfff"}, {"_id": "q3", "text": "\U0001f40b"}]
+    write_lines(tmp_path / "queries.jsonl", rows)
+    write_lines(tmp_path / "qrels" / "test.tsv", [])
+    corpus = load_corpus(tmp_path, split="all")
+    assert [d.id for d in corpus.documents] == ["d1"] and [q.id for q in corpus.queries] == ["q3"]
+    places = ["corpus.jsonl:1", "queries.jsonl:1", "queries.jsonl:2"]
+    assert [problem.split("/")[1].split(": ")[0] for problem in corpus.problems] == places
+    assert corpus.dropped["half a character"] == 2
+    with pytest.raises(ValueError, match=r"queries.jsonl:1: half a character .*ud800"):
+        (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": "x"}', encoding="utf-8")
+        load_corpus(tmp_path, strict=True)
+
+
+def test_a_row_that_can_be_read_but_not_taken_apart_is_reported(tmp_path):
+    """Near the interpreter's limit, some depths are parsed and yet too deep for what comes after."""
+    lines = [f'{{"_id": {n}, "text": "x", "a": ' + '{"a": ' * n + "1" + "}" * n + "}" for n in range(800, 1001)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    corpus = load_corpus(tmp_path)
+    assert len(corpus.documents) + sum(corpus.dropped.values()) == len(lines)
+
+
+@pytest.mark.parametrize("before", ["\n  ", "\ufeff", "\ufeff \n"])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_an_array_may_begin_with_blank_space_or_a_mark(tmp_path, before, compress):
+    array = before + json.dumps([{"_id": "d1", "text": "x"}, {"_id": "d2", "text": "y"}], indent=1)
+    suffix = "" if compress is bytes else ".gz"
+    (tmp_path / f"corpus.json{suffix}").write_bytes(compress(array.encode()))
+    corpus = load_corpus(tmp_path)
+    assert ([d.id for d in corpus.documents], corpus.problems) == (["d1", "d2"], ())
+
+
+@pytest.mark.parametrize(
+    ("lines", "gold", "lost"),
+    [
+        ("q1\td1\t1\nq2\td2\t1\n", {"q1": ("d1",), "q2": ("d2",)}, []),
+        ("query\tdocument\tgrade\nq2\td2\t1\n", {"q2": ("d2",)}, ["1: score is not a number (grade)"]),
+        ("q1\t0\td1\t1\nq2\t0\td2\t1\n", {}, ["1: no query-id", "2: no query-id"]),
+    ],
+)
+def test_qrels_without_a_header_lose_no_row_unseen(tmp_path, lines, gold, lost):
+    write_lines(tmp_path / "corpus.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d2", "text": "y"}])
+    write_lines(tmp_path / "queries.jsonl", [{"_id": "q1", "text": "x"}, {"_id": "q2", "text": "y"}])
+    (tmp_path / "qrels.tsv").write_text(lines, encoding="utf-8")
+    corpus = load_corpus(tmp_path, split="all")
+    assert corpus.gold_documents == gold
+    assert [problem.split("qrels.tsv:")[1] for problem in corpus.problems] == lost
+
+
 def test_a_cut_archive_keeps_what_came_before(tmp_path):
     path = squad_folder(tmp_path) / "squad" / "contexts.jsonl.gz"
     path.write_bytes(path.read_bytes()[:-12])
@@ -390,6 +440,8 @@ def test_an_unreadable_date_is_reported_not_guessed(tmp_path):
         ("2023-1-7", "2023-01-07"),
         ("2023/10/07", "2023-10-07"),
         ("2023-10-07T23:30:00-08:00", "2023-10-07"),
+        *((f"2023-10-07{time}", "2023-10-07") for time in ("T23:30Z", " 23:30:00.5 +0100", " 9:30 PM EST")),
+        *((f"2023-10-07{tail}", None) for tail in (" meeting cancelled", "Tgarbage", "T nonsense", " 10:00 meet")),
         ("October 7, 2023", "2023-10-07"),
         ("October 07, 2023", "2023-10-07"),
         ("7 Oct 2023", "2023-10-07"),

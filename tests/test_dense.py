@@ -93,6 +93,13 @@ def test_filters_of_the_single_queries_equal_one_at_a_time():
         index.search(queries, 5, [None, None])
 
 
+@pytest.mark.parametrize("where", [{"$or": {"year": 1}}, {"$and": {"year": 1}}, {1: 2}], ids=str)
+def test_a_filter_that_cannot_be_meant_is_refused(where):
+    embedder, chunks = _random(5)
+    with pytest.raises(ValueError, match=r"list of filters|no field"):
+        DenseIndex(chunks, embedder).search(["q0"], 1, where)
+
+
 def test_store_and_filter_agree_on_who_passes():
     embedder, chunks = _random(60)
     index = DenseIndex(chunks, embedder)

@@ -59,6 +59,9 @@ def test_matches_by_hand(where, expected):
         ({"$not": [{"source": "Tin Post"}]}, "'\\$not'"),
         ({"source": {"$gte": "M"}}, "'source'.*number or a date.*'M'"),
         ({"$and": ["Tin Post"]}, "maps fields"),
+        ({"$or": {"source": "Tin Post"}}, "\\$or takes a list"),
+        ({"$and": {"source": "Tin Post"}}, "\\$and takes a list"),
+        ({"$or": [{1: 2}]}, "1 is no field"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_both(where, said):
@@ -66,6 +69,12 @@ def test_what_cannot_be_meant_is_refused_by_both(where, said):
         matches(where, {})
     with pytest.raises(ValueError, match=said):
         to_chroma(where)
+
+
+def test_a_text_that_begins_with_a_date_is_a_text():
+    record = {"note": "2024-03-01 pier closed"}
+    assert not matches({"note": "2024-03-01 budget cut"}, record) and matches({"note": record["note"]}, record)
+    assert chroma_metadata(record) == record
 
 
 def test_no_condition_is_none_for_the_store():

@@ -220,6 +220,12 @@ def test_filters_are_one_for_all_or_one_each_and_read_once_each(monkeypatch):
         index.search(["kite", "one"], 5, where=[post])
 
 
+@pytest.mark.parametrize("where", [{"$or": {"a": 1}}, {"$and": {"a": 1}}, {1: 2}], ids=str)
+def test_a_filter_that_cannot_be_meant_is_refused(where):
+    with pytest.raises(ValueError, match=r"list of filters|no field"):
+        LexicalIndex(_chunks(["kite"])).search(["kite"], 5, where=where)
+
+
 def test_odd_sizes():
     index = LexicalIndex(_chunks(["kite", "", "kite boat"]))
     assert index.search([], 5) == [] and index.scores([]).shape == (0, 3)
@@ -234,6 +240,8 @@ def test_odd_sizes():
         ({"idf": "bm25+"}, 'choose "okapi" or "lucene"'),
         ({"k1": -1}, "k1 = -1"),
         ({"b": 1.5}, "b = 1.5"),
+        ({"k1": math.inf}, "k1 = inf"),
+        ({"epsilon": math.nan}, "epsilon = nan"),
         ({"fields": "text"}, "sequence of distinct names"),
         ({"fields": ()}, "sequence of distinct names"),
     ],

@@ -110,10 +110,18 @@ def test_machine_says_what_the_run_depends_on():
     json.dumps(facts)
 
 
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "HF_TOKEN", "MY_SECRET", "DB_PASSWORD", "APIKEY", "TOKEN"])
+SECRETS = "OPENAI_API_KEY HF_TOKEN MY_SECRET DB_PASSWORD APIKEY TOKEN DB_PASSWD KEY_PASSPHRASE DB_PASS GITHUB_PAT"
+
+
+@pytest.mark.parametrize("name", [*SECRETS.split(), "CREDENTIAL", "AWS_CREDENTIALS", "NPM_AUTH"])
 def test_a_secret_is_known_by_the_name_of_its_variable(monkeypatch, name):
     monkeypatch.setenv(name, "planted-value-1")
     assert provenance.masked("header planted-value-1 end") == "header *** end"
+
+
+def test_keys_in_addresses_are_masked():
+    address = "see https://host.example/v1?api_key=abc123&page=2&access_token=x-y#top, and monkey=3&max=4?turnkey=5"
+    assert provenance.masked(address) == address.replace("abc123", "***").replace("x-y", "***")
 
 
 def test_a_setting_about_tokenizers_is_no_secret(monkeypatch):

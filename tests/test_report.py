@@ -51,6 +51,11 @@ def test_results_as_written(folder):
         ({"n": [200, 1.5]}, "not a whole number"),
         ({"dropped": [0, -1]}, "not a whole number"),
         ({"p": [None, 1.2]}, "p outside 0 to 1"),
+        ({"p": [None, "abc"]}, r"\(dense, hits@4\) has a p that is no number"),
+        ({"low": [0.65, "abc"], "n": 1}, r"\(dense, hits@4\) has a low that is no number"),
+        ({"n": [200, None]}, r"\(dense, hits@4\) has an n that is not a whole number"),
+        ({"system": ["bm25", ""]}, r"\(, hits@4\) lacks a name"),
+        ({"system": ["bm25", None]}, "hits@4\\) lacks a name"),
         ({"seconds": 1.0}, "columns are"),
     ],
 )
@@ -78,6 +83,8 @@ def test_per_query_has_equal_bytes_in_any_order_and_no_undefined_value(folder):
     assert back.to_dict("list") == rows.dropna().to_dict("list")
     with pytest.raises(ValueError, match="has a query twice"):
         save_results(a_table(), pd.concat([rows, rows]))
+    with pytest.raises(ValueError, match=r"infinite value, \['q1', 'bm25', 'hits@4'\]"):
+        save_results(a_table(), rows.assign(value=[float("inf"), 0.0, None]))
     with pytest.raises(ValueError, match="per_query has columns"):
         save_results(a_table(), rows.drop(columns="metric"))
 
@@ -249,6 +256,8 @@ def test_beside_paper_refuses_names_it_does_not_know():
         beside_paper(a_table(), "multi_meta_rag", 2, rows={"Baseline": "dense"})
     with pytest.raises(ValueError, match="our system 'dens'"):
         beside_paper(a_table(), "multi_meta_rag", 2, rows={"Baseline, voyage-02": "dens"})
+    with pytest.raises(ValueError, match=r"our table has \['bm25', 'hits@4'\] twice"):
+        beside_paper(pd.concat([a_table(), a_table()]), "multi_meta_rag", 2, rows={"Baseline, voyage-02": "bm25"})
     with pytest.raises(ValueError, match="no metric in common"):
         beside_paper(a_table(), "multi_meta_rag", 3, rows={"Baseline, PaLM": "dense"})
 
@@ -286,6 +295,14 @@ def test_readme_table(project):
         "[run](notebooks/21_filtered_retrieval.ipynb)) | [Multi-Meta-RAG](https://arxiv.org/abs/2406.13213), 3.2 | "
         "[21_slopes](figures/21_slopes.png) | hits@4 0.800 [0.750, 0.850], dense | hits@4 0.7920 [0.775, 0.808] |",
     ]
+
+
+def test_a_system_may_be_named_like_a_missing_value(project):
+    notebook = project / "notebooks" / "21_filtered_retrieval.ipynb"
+    notebook.write_text(notebook.read_text(encoding="utf-8").replace('"dense"', '"NA"'), encoding="utf-8")
+    results = project / "papermill_runs/published/21_filtered_retrieval.csv"
+    a_table(system=["None", "NA"]).to_csv(results, index=False)
+    assert "hits@4 0.800 [0.750, 0.850], NA" in with_table((project / "README.md").read_text(encoding="utf-8"), project)
 
 
 def test_readme_command_writes_the_table_once(project):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dask
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from rag_utils.runs import StudyError, differing_outputs, execute, execution_order, main, studies
 from rag_utils.runs.notebooks import cells_of
 from rag_utils.runs.parameters import Typed, fit, read_parameters
+from rag_utils.runs.publish import collect
 from rag_utils.runs.studies import plan
 from tests.notebook_project import RESULTS, Project, notebook, printed
 
@@ -227,6 +229,34 @@ def test_a_study_file_is_checked(project, text, problem):
         plan(path, root=project.root)
 
 
+def test_a_study_cannot_leave_its_folder(project):
+    project.notebook("10_a", "1")
+    with pytest.raises(StudyError, match=r"study: '\.\.' must be .* letters, digits, - and _ only"):
+        plan(project.study("10_a", name=".."), root=project.root)
+
+
+def test_data_is_looked_for_where_it_is_read(project, tmp_path, monkeypatch):
+    """A catalogue's name is never a folder of the project, a folder of the user's own never built in."""
+    monkeypatch.delenv("RAG_DATA_DIR", raising=False)
+    project.notebook("10_a", "# parameters\ndataset='squad'\ndata_dir=''", "dataset, data_dir")
+    study = project.study("10_a")
+
+    def data(name, **overrides):
+        return plan(study, root=project.root, overrides={"dataset": name, **overrides})[0].data[name]
+
+    for name in ("squad", "builtin_mine"):
+        (project.root / name).mkdir()
+        (project.root / name / "corpus.jsonl").write_text(name)
+    assert (data("squad"), data("builtin_news")) == ("hub", "package")
+    here = data("builtin_mine")
+    assert len(here) == 64
+    shutil.move(project.root / "builtin_mine", tmp_path / "builtin_mine")
+    assert data("builtin_mine") == "hub" and data("builtin_mine", data_dir=str(tmp_path)) == here
+    assert len(data("squad", data_dir=".")) == 64
+    monkeypatch.setenv("RAG_DATA_DIR", str(tmp_path))
+    assert data("builtin_mine") == here
+
+
 def test_keys_have_no_place_among_parameters(project):
     project.notebook("10_a", "# parameters\nopenai_api_key=''", "openai_api_key")
     with pytest.raises(StudyError, match="environment only"):
@@ -381,6 +411,20 @@ def test_a_killed_study_is_taken_up_where_it_was(project):
     assert [line.split()[0] for line in log.read_text().splitlines()] == ["0", "1", "1"]
 
 
+def test_two_runners_do_each_run_once(project):
+    """The second waits for the first, then finds the run finished."""
+    note = "open('log.txt', 'a').write('x')"
+    project.notebook("10_a", f"import pathlib, time\n{note}\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)")
+    study = project.study("10_a")
+    with ThreadPoolExecutor(2) as pool:
+        runners = [pool.submit(execute.carry_out, plan(study, root=project.root)[0], None) for _ in range(2)]
+        _until((project.root / "log.txt").exists)
+        time.sleep(0.5)
+        (project.root / "go").touch()
+        assert sorted(runner.result().state for runner in runners) == ["finished", "finished before"]
+    assert (project.root / "log.txt").read_text() == "x"
+
+
 def _until(holds, seconds=60):
     end = time.monotonic() + seconds
     while not holds():
@@ -418,6 +462,10 @@ def test_parameters_and_runs_are_listed(project, monkeypatch, capsys):
     assert "'q'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([study, "--set", "k"])
+    for option, value in [("--workers", "0"), ("--workers", "-1"), ("--timeout", "0"), ("--timeout", "-5")]:
+        with pytest.raises(SystemExit):
+            main([study, option, value])
+        assert "is not a whole number above 0" in capsys.readouterr().err
 
 
 def test_results_are_collected_over_seeds(project, monkeypatch, capsys):
@@ -441,6 +489,17 @@ def test_results_are_collected_over_seeds(project, monkeypatch, capsys):
         "20_b,,ours,hits@4,0.5,,1",
     ]
     assert r"10\_a & 1 & ours & hits@4 & 0.500 & 0.361 & 3 \\" in (folder / "collected.tex").read_text()
+
+
+def test_systems_named_like_missing_values_are_collected(project, monkeypatch):
+    monkeypatch.chdir(project.root)
+    project.notebook("10_a", "1")
+    (run,) = plan(project.study("10_a"), root=project.root)
+    pretend(run, 0.5)
+    rows = "".join(f"{system},hits@4,0.5,0,1,9,0,\n" for system in ("NA", "None", "nan"))
+    (run.folder / "results.csv").write_text(RESULTS + rows)
+    lines = collect([run]).read_text().splitlines()[1:]
+    assert lines == [f"10_a,{system},hits@4,0.5,,1" for system in ("NA", "None", "nan")]
 
 
 # Publishing
@@ -501,14 +560,16 @@ def test_publishing_needs_a_clean_tree_and_repeats_itself(project, monkeypatch, 
 def test_of_other_data_only_numbers_are_published(project, monkeypatch):
     monkeypatch.chdir(project.root)
     project.notebook("10_a", "# parameters\ndataset='squad'")
-    study = project.study({"notebook": "10_a", "matrix": {"dataset": ["squad", "mine/my_set"]}})
+    study = project.study({"notebook": "10_a", "matrix": {"dataset": ["squad", "mine/my_set", "builtin_mine"]}})
     project.commit()
     files = [f"10_hits.{suffix}" for suffix in ("csv", "pdf", "png", "svg")] + ["10_table.md"]
     for run in plan(study, root=project.root):
         pretend(run, 0.5, *files, "notebook.ipynb", "per_query.parquet")
     assert main([str(study), "--publish"]) == 0
     assert sorted(Path(name).name for name in _published(project.root)) == sorted(
-        name.replace(".", f".{dataset}.") for dataset in ("my_set", "squad") for name in ("10_a.csv", *files)
+        name.replace(".", f".{dataset}.")
+        for dataset in ("my_set", "squad", "builtin_mine")
+        for name in ("10_a.csv", *files)
     )
 
 

@@ -45,7 +45,8 @@ def by_tokens(
     _check(size, overlap)
     count, split = count_tokens or count_words_and_marks, sentences or split_sentences
     reserve = header if reserve_metadata is None else reserve_metadata
-    limits = [size - (_reserved(document, size, count) if reserve else 0) for document in documents]
+    reserved = (_reserved(document, size, count) if reserve and document.text.strip() else 0 for document in documents)
+    limits = [size - tokens for tokens in reserved]
 
     def spans(document: Document, limit: int) -> Iterator[Span]:
         for part in _pack(_parts(document.text, split(document.text), limit, count), limit, overlap):

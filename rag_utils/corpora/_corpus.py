@@ -65,8 +65,8 @@ class Corpus:
 def is_dev(query_id: str, dev_share: float = 0.4) -> bool:
     """Whether a query is for tuning: first 8 hex digits of the SHA-256 of its id, mod 100, below the share.
 
-    The id alone decides (the handbook's one split), so that a query keeps its side whatever else is loaded; `dev_share` is 0 to 1, in
-    whole per cent.
+    The id alone decides (the handbook's one split), so that a query keeps its side whatever else is loaded;
+    `dev_share` is 0 to 1, in whole per cent.
     """
     return int(sha256(query_id.encode()).hexdigest()[:8], 16) % 100 < round(dev_share * 100)
 
@@ -87,7 +87,8 @@ def load_corpus(
     Args:
         name: One of `list_corpora()`, or a folder of your own in BEIR layout: its path, or its name in `data_dir`.
             `corpus.jsonl` (`_id`, `text`, `title`; other keys become metadata), `queries.jsonl` (`_id`, `text`, and
-            where you have them `answers`, `facts`, `type`, `label`), `qrels/*.tsv` (query-id, corpus-id, score).
+            where you have them `answers`, `facts`, `type`, `label`), `qrels/*.tsv` (query-id, corpus-id, score;
+            in this order where no header names them).
         data_dir: The folder that holds the data sets' folders, or the set's folder itself; else `RAG_DATA_DIR`.
         split: "test", "dev" (for tuning) or "all" queries, by `is_dev`; documents are always complete.
         dev_share: Share of dev queries, 0 to 1.

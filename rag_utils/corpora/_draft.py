@@ -1,5 +1,6 @@
 """A corpus in the making: rows are taken apart as the catalogue says, and the books are kept of what is left out."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ _KINDS = {
     "score": (str, int, float),
 }
 """Types of a column by our name for it, where not text alone."""
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class RowError(Exception):
@@ -58,12 +61,15 @@ class Draft:
             try:
                 row = _row(record, table)
                 table.adapt(row, self._memo)
+                _check_characters([row.document, row.metadata, row.query])
                 questions = _questions(row.query)
                 document = self._add_document(row, "text" in table.document) if table.document else ""
                 for question in questions:
                     self._add_query(question, document)
             except RowError as error:
                 self._report(*error.args)
+            except RecursionError:
+                self._report("nested too deeply")
             else:
                 unseen -= {column for column in unseen if texts(list(_values_at(record, column)))}
         self.missing += sorted(f"{name}.{column}" for column in unseen)
@@ -147,6 +153,17 @@ def _row(record: Any, table: Table) -> Row:
     if not isinstance(record, dict):
         raise RowError("not a JSON record")
     return Row(record, *(_fields(record, columns) for columns in (table.document, table.metadata, table.query)))
+
+
+def _check_characters(value: object) -> None:
+    """RowError for half a character (a lone surrogate): JSON can spell one, but no file, hash or encoder takes it."""
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for one in value:
+            _check_characters(one)
+    elif isinstance(value, str) and not value.isascii() and _HALF.search(value):
+        raise RowError("half a character", ascii(_HALF.search(value)[0]))
 
 
 def _fields(record: dict[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:

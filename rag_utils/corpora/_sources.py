@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ Rows = Iterable[tuple[str, Any]]
 
 BUILT_IN = Path(__file__).parent.parent / "builtin"
 _READABLE = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet", ".tsv", ".tsv.gz")
+_UNREADABLE = (EOFError, OSError, RecursionError, ValueError, csv.Error, zlib.error)
+"""What a cut download raises, or another type of file, or JSON nested without end."""
 _PATIENCE = 3.0  # seconds to wait for the hub's first sign of life
 
 
@@ -82,7 +85,7 @@ def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[st
         lacks = [table.files.split()[0] for name, table in dataset.tables.items() if table.required and not files[name]]
         if not lacks:
             where = "built in" if folder == BUILT_IN else f"folder {folder.name}"
-            return where, {name: _file_rows(folder, paths) for name, paths in files.items() if paths}
+            return where, {name: _file_rows(folder, files[name], dataset.tables[name]) for name in files if files[name]}
         tried.append(f"{folder}: no file {' and no file '.join(lacks)}")
     try:
         if dataset.repositories:
@@ -99,18 +102,18 @@ def _files(folder: Path, patterns: str) -> list[Path]:
     return sorted(path for path in found | inside if path.name.endswith(_READABLE) and path.is_file())
 
 
-def _file_rows(folder: Path, paths: Sequence[Path]) -> Rows:
+def _file_rows(folder: Path, paths: Sequence[Path], table: Table) -> Rows:
     """Not read by `datasets`, which refuses a whole file for one broken line and copies all into its cache first."""
     for path in paths:
         shown, number = f"{folder.name}/{path.relative_to(folder).as_posix()}", 0
         try:
-            for number, record in _records(path):
+            for number, record in _records(path, [column.strip("()") for column in table.columns]):
                 yield f"{shown}:{number}", record
-        except (EOFError, OSError, ValueError, csv.Error, zlib.error) as error:  # a cut download, or no such file type
+        except _UNREADABLE as error:
             yield f"{shown}:{number + 1}", error
 
 
-def _records(path: Path) -> Iterator[tuple[int, Any]]:
+def _records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
         from pyarrow.parquet import read_table
 
@@ -118,18 +121,32 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
         return
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         if ".tsv" in path.suffixes:
-            reader = csv.DictReader(io.TextIOWrapper(file, "utf-8-sig"), delimiter="\t", quoting=csv.QUOTE_NONE)
-            yield from ((reader.line_num, row) for row in reader)
-        elif ".json" in path.suffixes and file.peek(1)[:1] == b"[":  # one array, as the hub keeps MultiHop-RAG
+            yield from _tab_separated(io.TextIOWrapper(file, "utf-8-sig"), columns)
+        elif ".json" in path.suffixes and _opens_array(file.peek(1)):  # as the hub keeps MultiHop-RAG
             yield from enumerate(json.load(file), 1)
         else:
             yield from ((number, _parsed(line)) for number, line in enumerate(file, 1) if line.strip())
 
 
+def _tab_separated(file: Iterable[str], columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Rows by the names in the first line; where it has none of ours it is a row, its cells in our order if as many."""
+    reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    first = reader.fieldnames or []
+    if first and set(first).isdisjoint(columns):
+        names = columns if len(first) == len(columns) else first
+        reader.fieldnames = names
+        yield reader.line_num, dict(zip(names, first, strict=True))
+    yield from ((reader.line_num, row) for row in reader)
+
+
+def _opens_array(start: bytes) -> bool:
+    return start.removeprefix(BOM_UTF8).lstrip().startswith(b"[")
+
+
 def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except ValueError:  # broken JSON or broken UTF-8
+    except (RecursionError, ValueError):  # nested without end, broken JSON or broken UTF-8
         return None
 
 

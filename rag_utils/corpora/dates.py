@@ -4,7 +4,9 @@ import re
 from datetime import date, datetime
 from functools import lru_cache
 
-_ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[T ].*)?")
+_TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[AaPp][Mm])?"
+_ZONE = r" ?(?:Z|UTC|GMT|[ECMP][SD]T|CES?T|BST|[+-]\d{2}(?::?\d{2})?)"
+_ISO = re.compile(rf"(\d{{4}})[-/](\d{{1,2}})[-/](\d{{1,2}})(?:[T ]{_TIME}(?:{_ZONE})?)?")
 _WRITTEN = re.compile(r"(?=.*\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))(?=.*\b\d{4}\b)", re.IGNORECASE)
 
 
@@ -12,9 +14,10 @@ def iso_day(value: object) -> str | None:
     """The day as `YYYY-MM-DD`; None for anything that does not name one whole day.
 
     Args:
-        value: A date, a datetime (also pandas'), or text: ISO 8601 with or without a time, or with the month's English
-            name and a four-digit year ("October 7, 2023", "7 Oct 2023"). "03/04/2024" names two days, "October 2023"
-            none, so neither is read. The day is the one written: there is no time-zone conversion (as in Multi-Meta-RAG's code).
+        value: A date, a datetime (also pandas'), or text: ISO 8601, followed by a time and zone or nothing, or with the
+            month's English name and a four-digit year ("October 7, 2023", "7 Oct 2023"). "03/04/2024" names two days,
+            "October 2023" none, so neither is read. The day is the one written: there is no time-zone conversion (as
+            in Multi-Meta-RAG's code).
     """
     if isinstance(value, date):
         return value.isoformat()[:10] if value == value else None  # pandas' NaT is a date that differs from itself

@@ -62,8 +62,9 @@ class LexicalIndex:
         if idf not in _K1:
             raise ValueError(f'idf = {idf!r}: choose "okapi" or "lucene"')
         k1 = _K1[idf] if k1 is None else k1
-        if not (k1 >= 0 and 0 <= b <= 1):
-            raise ValueError(f"k1 = {k1}, b = {b}: k1 is at least 0, b lies between 0 and 1")
+        if not (0 <= k1 < np.inf and 0 <= b <= 1 and np.isfinite(epsilon)):
+            limits = "k1 is a number from 0, b lies between 0 and 1, epsilon is finite"
+            raise ValueError(f"k1 = {k1}, b = {b}, epsilon = {epsilon}: {limits}")
         if isinstance(fields, str) or not fields or len(set(fields)) < len(fields):
             raise ValueError(f"fields = {fields!r}: give a sequence of distinct names, as ('text', 'title')")
         settings = {"fields": list(fields), "idf": idf, "k1": k1, "b": b, "epsilon": epsilon}

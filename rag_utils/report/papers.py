@@ -61,7 +61,8 @@ def beside_paper(
         interval is Wilson's 95 %, computed from n for shares; the difference is ours minus reported.
 
     Raises:
-        ValueError: Unknown study, table, row or system, or metrics of which none is in the paper's table.
+        ValueError: Unknown study, table, row or system, a result of ours given twice, or metrics of which none is in
+            the paper's table.
     """
     cells = paper_table(study, n)
     partner = {name: name for name in {*cells["row"]} & {*table["system"]}} if rows is None else rows
@@ -98,7 +99,10 @@ def _bracketed(text: str, cell: Mapping[str, str]) -> str:
 
 
 def _check(partner: Mapping[str, str], cells: pd.DataFrame, table: pd.DataFrame) -> None:
-    """Refuse names that are in neither table: a typo would otherwise look like a missing result."""
+    """Refuse names that are in neither table (a typo would look like a missing result), and a result given twice."""
+    twice = table.loc[table.duplicated(["system", "metric"]), ["system", "metric"]].to_numpy().tolist()
+    if twice:
+        raise ValueError(f"our table has {twice[0]} twice: keep one row per system and metric")
     known_names = {"the paper's row": (partner, cells["row"]), "our system": (partner.values(), table["system"])}
     for what, (asked, known) in known_names.items():
         unknown = sorted(set(asked) - set(known))

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from rag_utils.report.papers import paper_table, reported
-from rag_utils.report.tables import with_interval
+from rag_utils.report.tables import read_results, with_interval
 
 BEGIN, END = "<!-- notebooks:begin -->", "<!-- notebooks:end -->"
 SECTIONS = ("start here", "chunking", "filters", "enrichment", "retrieval", "QA plug-ins", "arena", "together", "costs")
@@ -63,7 +63,7 @@ def _headline(stem: str, headline: Mapping[str, Any], root: Path) -> list[str]:
     if not headline or not results.is_file():
         return ["-", "-"]
     metric, paper = headline["metric"], headline.get("paper")
-    row = _only(pd.read_csv(results), "system", headline["system"], metric, results.name)
+    row = _only(read_results(results), "system", headline["system"], metric, results.name)
     ours = f"{metric} {with_interval(row['value'], row['low'], row['high'])}, {row['system']}"
     theirs = "-"
     if paper:

@@ -35,9 +35,18 @@ def save_results(table: pd.DataFrame, per_query: pd.DataFrame | None = None) -> 
             raise ValueError(f"per_query has a query twice, {twice[0]}: keep one value per query")
         rows = per_query[[*keys, "value"]].dropna(subset="value").sort_values(keys[::-1])  # equal values, equal bytes
         plain = rows.astype({**dict.fromkeys(keys, str), "value": float})
+        endless = plain.loc[np.isinf(plain["value"]), keys].to_numpy().tolist()
+        if endless:
+            raise ValueError(f"per_query has an infinite value, {endless[0]}: leave the query out")
         plain.to_parquet(path.with_name("per_query.parquet"), index=False)
     write_numbers(table[COLUMNS].reset_index(drop=True).astype({"n": int, "dropped": int}), path)
     return path
+
+
+def read_results(path: Path) -> pd.DataFrame:
+    """What `save_results` wrote; names stay text, also "NA" and "128", and only an empty number is missing."""
+    names = dict.fromkeys(COLUMNS[:2], str)
+    return pd.read_csv(path, dtype=names, keep_default_na=False, na_values={name: [""] for name in COLUMNS[2:]})
 
 
 def show(table: pd.DataFrame, wide: bool = False) -> pd.DataFrame:
@@ -126,13 +135,17 @@ def _check(table: pd.DataFrame) -> None:
     """Refuse a results table with other columns, or with rows that break a rule."""
     if sorted(table.columns) != sorted(COLUMNS):
         raise ValueError(f"results not saved: columns are {list(table.columns)}, must be {COLUMNS}")
-    value, low, high, n, dropped, p = (pd.to_numeric(table[name], errors="coerce") for name in COLUMNS[2:])
+    names, numbers = table[COLUMNS[:2]], table[COLUMNS[2:]].apply(pd.to_numeric, errors="coerce")
+    value, low, high, n, dropped, p = (numbers[name] for name in COLUMNS[2:])
+    garbled = {name: table[name].notna() & numbers[name].isna() for name in ("low", "high", "p")}
     slack = 1e-9 * (1 + value.abs())
     rules = {
+        "lacks a name: say which system and metric it is": (names.isna() | (names == "")).any(axis=1),
         "is there twice: put the breakdown into the metric's name": table.duplicated(["system", "metric"]),
         "has no finite value: leave the row out": ~np.isfinite(value),
         "is a bare mean: add the interval's low and high": (low.isna() | high.isna()) & (n > 1),
         "lies outside its interval": (value < low - slack) | (value > high + slack),
+        **{f"has a {name} that is no number: give one, or None": broken for name, broken in garbled.items()},
         "has an n that is not a whole number >= 0": (n < 0) | (n % 1 != 0),
         "has a dropped that is not a whole number >= 0": (dropped < 0) | (dropped % 1 != 0),
         "has a p outside 0 to 1": (p < 0) | (p > 1),

@@ -71,9 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     add("study", type=Path, metavar="STUDY.yaml")
     add("--only", metavar="21", help="one notebook, by number or full name")
     add("--set", action="append", default=[], type=_assignment, metavar="name=value", help="beats every other value")
-    add("--timeout", type=int, metavar="SECONDS", help="that a cell may take; none by default")
+    add("--timeout", type=_positive, metavar="SECONDS", help="that a cell may take; none by default")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--workers", type=int, default=1, metavar="N", help="runs at a time, on this machine")
+    where.add_argument("--workers", type=_positive, default=1, metavar="N", help="runs at a time, on this machine")
     where.add_argument("--scheduler", metavar="tcp://...", help="a running Dask cluster that sees this folder")
     instead = parser.add_mutually_exclusive_group()
     for name, action in {"list": _list, "dry-run": _dry_run, "collect": _collect, "publish": _publish}.items():
@@ -88,6 +88,12 @@ def _assignment(text: str) -> tuple[str, Typed]:
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
     return name, Typed(value)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _list(runs: Sequence[PlannedRun], _: argparse.Namespace) -> int:

@@ -10,13 +10,14 @@ import tempfile
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from tqdm import tqdm
 
 from rag_utils.provenance import machine, masked
@@ -31,6 +32,8 @@ class Unlimited(IPKernelApp):
     def init_iopub(self, context):
         context.sndhwm = 0  # no limit, or a burst of output would lose lines, its end among them
         super().init_iopub(context)
+        # every shutdown interrupts first, which may reach the kernel between two cells: no error
+        self.log.addFilter(lambda record: "KeyboardInterrupt caught" not in record.getMessage())
 
 Unlimited.launch_instance()
 """
@@ -62,8 +65,9 @@ def run_all(
                 raise StudyError(f"{reason}; {remedy}")
             ended[run.run_id] = Outcome(run, "not run", reason)
     todo = [run for run in runs if run.run_id not in ended]
+    task = partial(carry_out, timeout=timeout, from_commit=from_commit)
     alone = scheduler is None and min(workers, len(todo)) < 2
-    outcomes = (carry_out(run, timeout) for run in todo) if alone else _on_cluster(todo, workers, scheduler, timeout)
+    outcomes = map(task, todo) if alone else _on_cluster(task, todo, workers, scheduler)
     ended |= {outcome.run.run_id: outcome for outcome in tqdm(outcomes, total=len(todo), unit="run", disable=not todo)}
     return [ended[run.run_id] for run in runs]
 
@@ -84,7 +88,7 @@ def _is_available(parameter: str, model: str, root: Path) -> bool:
 
 
 def _on_cluster(
-    runs: Sequence[PlannedRun], workers: int, scheduler: str | None, timeout: int | None
+    task: Callable[[PlannedRun], Outcome], runs: Sequence[PlannedRun], workers: int, scheduler: str | None
 ) -> Iterator[Outcome]:
     """Outcomes as they come. Local workers are processes on loopback; Dask gives each, so its kernel, one thread."""
     from distributed import Client, LocalCluster, as_completed
@@ -94,7 +98,7 @@ def _on_cluster(
     place = nullcontext(scheduler) if scheduler else LocalCluster(**local)
     try:
         with place as cluster, Client(cluster) as client:
-            futures = {client.submit(carry_out, run, timeout, pure=False): run for run in runs}
+            futures = {client.submit(task, run, pure=False): run for run in runs}
             for future in as_completed(list(futures)):
                 lost = future.exception()
                 yield Outcome(futures[future], "failed", f"the worker was lost: {lost}") if lost else future.result()
@@ -102,8 +106,20 @@ def _on_cluster(
         raise StudyError(f"no Dask scheduler answers at {scheduler}: {error}") from None
 
 
-def carry_out(run: PlannedRun, timeout: int | None) -> Outcome:
-    """Execute a run into its folder, which is emptied first: without `run.json` it holds only a cut or failed run.
+def carry_out(run: PlannedRun, timeout: int | None, from_commit: bool = False) -> Outcome:
+    """Execute a run unless another runner, which is waited for, has finished it meanwhile.
+
+    The lock ends with the process that holds it, however that ends.
+    """
+    locks = run.folder.parent.parent / ".locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with FileLock(locks / f"{run.study}.{run.run_id}"):
+        done = run.finished(from_commit=from_commit)
+        return Outcome(run, "finished before") if done else _carried_out(run, timeout)
+
+
+def _carried_out(run: PlannedRun, timeout: int | None) -> Outcome:
+    """Execute a run into its folder, which is emptied first: what lies there is cut, failed or not to be kept.
 
     A failure leaves the notebook up to the failing cell and `failed.json`, no results; it is an outcome, not raised.
     """

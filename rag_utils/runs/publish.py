@@ -36,6 +36,8 @@ def collect(runs: Sequence[PlannedRun]) -> Path:
     """
     import pandas as pd
 
+    from rag_utils.report.tables import read_results
+
     runs = [run for run in runs if run.finished() and (run.folder / "results.csv").is_file()]
     if not runs:
         raise StudyError("no run has results yet: run the study first, without --collect")
@@ -44,7 +46,7 @@ def collect(runs: Sequence[PlannedRun]) -> Path:
     varied = values.groupby("notebook").nunique().max()
     keys = ["notebook", *(name for name in varied.index if varied[name] > 1 and name != "seed")]
     rows = values[keys].to_dict("records")
-    frames = [pd.read_csv(run.folder / "results.csv").assign(**row) for run, row in zip(runs, rows, strict=True)]
+    frames = [read_results(run.folder / "results.csv").assign(**row) for run, row in zip(runs, rows, strict=True)]
     grouped = pd.concat(frames).groupby([*keys, "system", "metric"], sort=False)["value"]
     table = grouped.agg(mean="mean", sd="std", seeds="count").reset_index()
     path = runs[0].folder.parent / "collected.csv"

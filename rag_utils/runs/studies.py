@@ -99,8 +99,9 @@ def _read_study(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(f"{path} cannot be read as YAML: {error}") from None
     study = _completed(content, _STUDY, path.name)
-    if study["study"] != path.stem:
-        raise StudyError(f"study: {study['study']!r} must be the file's name, {path.stem!r}")
+    if study["study"] != path.stem or not re.fullmatch(r"[\w-]+", path.stem):  # a folder is named after it
+        name = f"must be the file's name, {path.stem!r}, of letters, digits, - and _ only"
+        raise StudyError(f"study: {study['study']!r} {name}")
     entries = [_completed(entry, _ENTRY, f"runs, entry {n}") for n, entry in enumerate(study["runs"], start=1)]
     return study | {"runs": sorted(entries, key=lambda entry: by_number(entry["notebook"]))}
 
@@ -156,12 +157,16 @@ def _data(values: Mapping[str, Any], root: Path) -> dict[str, str]:
     from rag_utils.corpora import list_corpora
 
     named, known, data = values.get("dataset") or [], list_corpora(), {}
-    base = root / Path(values.get("data_dir") or os.environ.get("RAG_DATA_DIR") or root).expanduser()
+    given = values.get("data_dir") or os.environ.get("RAG_DATA_DIR")
+    bases = [root / Path(given).expanduser()] if given else []
     for name in [named] if isinstance(named, str) else named:
-        folders = [root / Path(name).expanduser(), base / known.get(name, {}).get("folder", name)]
-        folders += [base] if values.get("data_dir") else []
+        if name in known:
+            folders = [base / known[name]["folder"] for base in bases] + (bases if values.get("data_dir") else [])
+        else:
+            folders = [root / Path(name).expanduser(), *(base / name for base in bases)]
         found = next(filter(Path.is_dir, folders), None)
-        data[name] = "package" if name.startswith("builtin_") else _fingerprint(found) if found else "hub"
+        built_in = name in known and known[name]["hub"] == "built in"
+        data[name] = "package" if built_in else _fingerprint(found) if found else "hub"
     return data
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import papermill.clientwrap
 import pytest
 
 from rag_utils.runs import StudyError
@@ -174,14 +175,18 @@ def PM_G14(tmp_path):
     assert (project.root / "log.txt").read_text() == "30_n.start 30_n.end "
 
 
-def PM_G15(tmp_path):
+def PM_G15(tmp_path, monkeypatch):
     """No hidden limit; a limit names the cell and the seconds. Scaled: 65 s to 3 s, the limit of 30 s to 1 s."""
     project = Project(tmp_path / "p")
     project.notebook("10_a", "import time; time.sleep(3); print('end')")
     study = project.study("10_a")
+    limits, client = [], papermill.clientwrap.PapermillNotebookClient
+    started = client.execute
+    monkeypatch.setattr(client, "execute", lambda self, **given: limits.append(self.timeout) or started(self, **given))
     (limited,) = project.run(study, timeout=1)
     assert limited.state == "failed"
     assert re.search(r"cell 1 \(`import time.*after 1 seconds", limited.reason)
     (free,) = project.run(study)
     assert free.state == "finished"
     assert printed(free.run.folder) == ["end"]
+    assert limits == [1, None]
