@@ -162,8 +162,8 @@ def _check_characters(value: object) -> None:
     if isinstance(value, list):
         for one in value:
             _check_characters(one)
-    elif isinstance(value, str) and not value.isascii() and _HALF.search(value):
-        raise RowError("half a character", ascii(_HALF.search(value)[0]))
+    elif isinstance(value, str) and not value.isascii() and (found := _HALF.search(value)):
+        raise RowError("half a character", ascii(found[0]))
 
 
 def _fields(record: dict[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
