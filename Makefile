@@ -5,13 +5,15 @@ SHELL := /bin/bash
 PYTHON ?= python3.11
 PY := .venv/bin/python
 NAME ?= bm25
+MODEL ?=
+ONLY ?=
 STAMP := .venv/.ready
 export HF_HUB_DISABLE_TELEMETRY := 1
 export ANONYMIZED_TELEMETRY := False
 export TOKENIZERS_PARALLELISM := false
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help setup handbook test check bench publish readme lint clean
+.PHONY: help setup handbook test check bench publish record readme lint clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -50,6 +52,13 @@ bench: setup  ## a speed claim, peer and ours side by side: make bench NAME=bm25
 publish: setup  ## write executed copies, tables and figures for readers (needs a clean tree)
 	@$(PY) -m rag_utils.runs papermill_runs/quick.yaml --publish
 	@$(MAKE) --no-print-directory readme
+
+# Each reply is a compressed line of its own; sorted together they take a fraction of the room.
+record: setup  ## ask a llama.cpp file for every reply that the notebooks replay: make record MODEL=/path/to/model.gguf [ONLY=20]
+	@test -f "$(MODEL)" || { echo "there is no file '$(MODEL)': make record MODEL=/path/to/model.gguf"; exit 1; }
+	@$(PY) -m rag_utils.runs papermill_runs/quick.yaml $(if $(ONLY),--only $(ONLY)) --set "llm=record:gguf:$(MODEL)"
+	@for file in rag_utils/replies/*.jsonl.gz; do \
+	  gzip -dc "$$file" | LC_ALL=C sort -u | gzip -9n > "$$file.new" && mv "$$file.new" "$$file"; done
 
 readme: setup  ## rewrite the README's notebook table from the published runs
 	@$(PY) -m rag_utils.report README.md

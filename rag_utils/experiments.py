@@ -74,7 +74,8 @@ def score_queries(
     """The value of each metric for each system and query.
 
     Returns:
-        Columns `query_id, system, metric, value`; NaN where a query has no gold to be judged by. A metric that a corpus
+        Columns `query_id, system, metric, value`; NaN where a query has no gold to be judged by, or
+        its answer no reply. A metric that a corpus
         or system cannot have (facts without facts, answers of a retriever) has no rows.
 
     Raises:
@@ -153,8 +154,11 @@ def _answer_values(answers: Sequence[Answer], corpus: Corpus, metrics: Sequence[
     if [answer.query_id for answer in answers] != [query.id for query in corpus.queries]:
         raise ValueError("the answers are not one for each query in the order of the queries: check the answerer")
     gold = [corpus.answers.get(query.id, ()) for query in corpus.queries]
+    judged = [bool(g) and not (a.reply and a.reply.missing) for a, g in zip(answers, gold, strict=True)]
     return {
-        metric: [float(ANSWERED[metric](a.text, g)) if g else np.nan for a, g in zip(answers, gold, strict=True)]
+        metric: [
+            float(ANSWERED[metric](a.text, g)) if ok else np.nan for a, g, ok in zip(answers, gold, judged, strict=True)
+        ]
         for metric in metrics
     }
 

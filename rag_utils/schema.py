@@ -80,6 +80,15 @@ class Reply:
     cached: bool = False
     error: str | None = None
 
+    @property
+    def missing(self) -> bool:
+        """Whether nothing was had from the model: a row to drop and count, while a bad reply is the model's own."""
+        return self.error in MISSING
+
+
+MISSING = ("not recorded", "timeout", "rate limit", "server", "refused")
+"""Errors of replies that are missing; all but the first may pass when the server is asked again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:

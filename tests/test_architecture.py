@@ -18,6 +18,10 @@ LINE = (
 ).split()
 FRAGILE = {
     "datasets": "corpora",
+    "pypdfium2": "corpora",
+    "bs4": "corpora",
+    "markdown_it": "corpora",
+    "mammoth": "corpora",
     "chromadb": "indexing",
     "rank_bm25": "indexing",
     "sentence_transformers": "encoders",
@@ -34,7 +38,7 @@ FRAGILE = {
 SHARED = {"transformers": {"llm"}}
 """Modules beside the first that may touch a library, since it runs language models as well as encoders."""
 
-CODE_LINES = 6_000
+CODE_LINES = 8_000
 """Of the whole package when all chapters stand; CONTRIBUTING says why it is not the 3,500 of the first design."""
 NO_CODE = {
     tokenize.COMMENT,

@@ -9,6 +9,8 @@ from importlib.resources import files
 import pytest
 from rank_bm25 import BM25Okapi
 
+from rag_utils.corpora import load_corpus
+
 OUTLETS = {
     "Brinefield News - Culture",
     "Brinefield News - Politics",
@@ -35,8 +37,10 @@ def words(text):
 
 DOCUMENTS = read("news_documents.jsonl")
 QUERIES = read("news_queries.jsonl")
+ANSWERS = read("news_answers.jsonl")
 BY_ID = {document["id"]: document for document in DOCUMENTS}
 ANSWERABLE = [query for query in QUERIES if query["type"] != "null"]
+QUERY_BY_ID = {query["id"]: query for query in ANSWERABLE}
 
 
 def test_keys_and_ids():
@@ -142,3 +146,80 @@ def test_bm25_is_neither_hopeless_nor_perfect_and_the_outlet_helps():
     plain = hits_at_4()
     assert 0.6 < plain < 0.95
     assert hits_at_4(from_gold_outlet) > plain + 0.1
+
+
+MARK = re.compile(r" \[(\d+(?:, \d+)*)\]")
+LOWER_CASE = set(re.findall(r"\b[a-z]+\b", " ".join(document["text"] for document in DOCUMENTS))) | {"yes"}
+TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+NUMBER = re.compile(
+    rf"\d[\d.,]*\d|\d|\b(?:(?:{TENS})(?:-\w+)?|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen"
+    r"|hundred|thousand|million|half|third|quarter|double|twice)\b",
+    re.IGNORECASE,
+)
+per_answer = pytest.mark.parametrize("row", ANSWERS, ids=lambda row: row["id"])
+
+
+def claims(row):
+    """Pieces of a long answer, each with the text, title, outlet and day of the articles that its mark cites."""
+    *pieces, rest = MARK.split(row["answer"])
+    assert rest == "."
+    for piece, numbers in zip(pieces[::2], pieces[1::2], strict=True):
+        cited = [BY_ID[row["documents"][int(number) - 1]] for number in numbers.split(", ")]
+        days = [datetime.fromisoformat(document["published_at"]).strftime("%-d %B %Y") for document in cited]
+        seen = [document[key] for document in cited for key in ("text", "title", "source")]
+        yield piece.removeprefix("."), " ".join([*seen, *days])
+
+
+def names(text):
+    """Words with a capital, unless it is that of a sentence whose first word the articles have without one."""
+    found = re.finditer(r"(^\W*|[.!?]\W+)?\b([A-Z]\w*)", text)
+    return [match[2] for match in found if match[1] is None or match[2].lower() not in LOWER_CASE]
+
+
+def test_long_answers_cover_all_events_and_types():
+    kinds = Counter(QUERY_BY_ID[row["id"]]["type"] for row in ANSWERS)
+    assert len({row["id"] for row in ANSWERS}) == len(ANSWERS) >= 48
+    assert min(kinds["inference"], kinds["comparison"], kinds["temporal"]) >= 14
+    assert {BY_ID[id_]["event"] for row in ANSWERS for id_ in row["documents"]} == {d["event"] for d in DOCUMENTS}
+
+
+def test_corpus_hands_on_the_long_answers_of_its_queries():
+    corpus = load_corpus("builtin_news", split="all")
+    assert corpus.long_answers == {row["id"]: row["answer"] for row in ANSWERS}
+    assert corpus.cited_documents == {row["id"]: tuple(row["documents"]) for row in ANSWERS}
+    dev, test = (load_corpus("builtin_news", split=split) for split in ("dev", "test"))
+    assert min(len(dev.long_answers), len(test.long_answers)) >= 15
+    assert dev.long_answers | test.long_answers == corpus.long_answers and not corpus.dropped
+
+
+@per_answer
+def test_long_answer_has_the_short_one_and_a_human_length(row):
+    plain, short = MARK.sub("", row["answer"]), QUERY_BY_ID[row["id"]]["answer"]
+    assert set(row) == {"id", "answer", "documents"}
+    assert 40 <= len(plain.split()) <= 110 and short.lower() in plain.lower()
+    assert short not in ("Yes", "No") or plain.startswith(short)
+
+
+@per_answer
+def test_long_answer_cites_the_gold_articles_and_others_of_their_events_only(row):
+    gold = {piece["document_id"] for piece in QUERY_BY_ID[row["id"]]["evidence"]}
+    numbers = [int(number) for mark in MARK.findall(row["answer"]) for number in mark.split(", ")]
+    assert list(dict.fromkeys(numbers)) == list(range(1, len(row["documents"]) + 1))
+    assert gold <= set(row["documents"]) and len(set(row["documents"])) == len(row["documents"])
+    assert {BY_ID[id_]["event"] for id_ in row["documents"]} == {BY_ID[id_]["event"] for id_ in gold}
+
+
+@per_answer
+def test_names_and_numbers_of_a_long_answer_are_in_the_articles_cited_beside_them(row):
+    for claim, articles in claims(row):
+        assert set(names(claim)) <= set(re.findall(r"\w+", articles))
+        assert {n.lower() for n in NUMBER.findall(claim)} <= {n.lower() for n in NUMBER.findall(articles)}
+
+
+@per_answer
+def test_long_answer_is_not_copied(row, n=12):
+    def runs(text):
+        found = words(text)
+        return {tuple(found[i : i + n]) for i in range(len(found) - n + 1)}
+
+    assert not any(runs(MARK.sub("", row["answer"])) & runs(document["text"]) for document in DOCUMENTS)

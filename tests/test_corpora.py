@@ -513,9 +513,55 @@ def test_what_was_used_is_noted(tmp_path):
 
 def test_catalogue():
     names = "squad natural_questions pubmedqa multihop_rag narrativeqa qasper boolq builtin_news builtin_abstracts"
+    names += " lfrqa"
+    assert list_corpora()["lfrqa"]["hub"] == "https://github.com/awslabs/rag-qa-arena"
     assert set(list_corpora()) == set(names.split())
     assert list_corpora()["natural_questions"]["hub"] == "BeIR/nq and BeIR/nq-qrels"
     assert all(facts["licence"] for facts in list_corpora().values())
+
+
+LFRQA = {
+    "qid": 7,
+    "question": "Is it wet?",
+    "answer": "Yes, it is. Very [sic].",
+    "citation_numbers": [[1], [2, 3]],
+    "faithful_answer_w_citation": "Yes, it is. [1]\nVery [sic] [2, 3].\n",
+    "gold_doc_ids": [30, 10, 20],
+}
+
+
+def test_lfrqa_by_hand(tmp_path):
+    """A domain a file; the answer without its marks, other brackets kept, and the gold documents."""
+    write_lines(tmp_path / "lfrqa" / "annotations_fiqa_with_citation.jsonl", [LFRQA])
+    write_lines(tmp_path / "lfrqa" / "annotations_writing_with_citation.jsonl.gz", [{**LFRQA, "qid": "writing-test-1"}])
+    corpus = load_corpus("lfrqa", data_dir=tmp_path, split="all")
+    assert [query.id for query in corpus.queries] == ["fiqa-7", "writing-writing-test-1"]
+    assert corpus.types == {"fiqa-7": "fiqa", "writing-writing-test-1": "writing"}
+    assert corpus.answers["fiqa-7"] == ("Yes, it is.\nVery [sic].",)
+    assert corpus.long_answers["fiqa-7"] == LFRQA["faithful_answer_w_citation"]
+    assert corpus.gold_documents["fiqa-7"] == corpus.cited_documents["fiqa-7"] == ("30", "10", "20")
+    assert (corpus.documents, corpus.dropped, corpus.quirks) == ([], {}, {})
+    assert corpus.missing == ("lifestyle", "recreation", "science", "technology")
+    with pytest.raises(FileNotFoundError, match=r"annotations_fiqa\*(.|\n)*github\.com/awslabs/rag-qa-arena"):
+        load_corpus("lfrqa", data_dir=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("changes", "quirk"),
+    [
+        ({"answer": ""}, "the column `answer` is empty"),
+        ({"answer": "No."}, "the column `answer` is not the cited answer without its marks"),
+        ({"citation_numbers": [[1], [4]]}, "a citation beyond the gold documents"),
+        ({"gold_doc_ids": []}, "a citation beyond the gold documents"),
+        ({"gold_doc_ids": [30, 10, 30]}, "a gold document named twice"),
+        ({"answer": "Yes", "faithful_answer_w_citation": "Yes"}, "no citation mark"),
+    ],
+)
+def test_quirks_of_lfrqa_are_named_and_counted(tmp_path, changes, quirk):
+    write_lines(tmp_path / "lfrqa" / "annotations_fiqa.jsonl", [LFRQA, {**LFRQA, "qid": 8, **changes}])
+    corpus = load_corpus("lfrqa", data_dir=tmp_path, split="all")
+    assert (len(corpus.queries), corpus.dropped, corpus.quirks) == (2, {}, {quirk: 1})
+    assert corpus.problems == (f"lfrqa/annotations_fiqa.jsonl:2: {quirk}",) and f"1 x {quirk}" in str(corpus)
 
 
 @pytest.mark.parametrize("name", ["builtin_news", "builtin_abstracts"])
@@ -567,3 +613,15 @@ def test_real_data_by_the_numbers_published_of_it():
     assert len(news.queries) != 351 or counts == {"inference": 113, "comparison": 108, "temporal": 80, "null": 50}
     assert {len(facts) for facts in news.facts.values()} == {2, 3, 4}
     assert len(news.facts) == len(news.queries) - counts["null"]
+
+
+@needs_data
+def test_lfrqa_by_the_numbers_published_of_it():
+    """About 65 % of the answers draw on two documents and more, 4.9 % on ten and more (paper, section 3)."""
+    corpus = load_corpus("lfrqa", split="all")
+    assert set(corpus.types.values()) == set("fiqa lifestyle recreation science technology writing".split())
+    assert corpus.missing == () and corpus.dropped == {}
+    sizes = [len(corpus.gold_documents[query.id]) for query in corpus.queries]
+    assert abs(sum(size >= 2 for size in sizes) / len(sizes) - 0.65) < 0.01
+    assert abs(sum(size >= 10 for size in sizes) / len(sizes) - 0.049) < 0.005
+    assert corpus.quirks["a citation beyond the gold documents"] == 6 or len(sizes) != 9815

@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from rag_utils.experiments import COLUMNS
+from rag_utils.provenance import cache_folder
 from rag_utils.runs import run_study
+from rag_utils.runs.execute import Outcome
 
 ROOT = Path(__file__).parent.parent
 NEWS_QUESTIONS, NEWS_NULL = 96, 12
@@ -18,9 +22,73 @@ DONE = ("finished", "finished before")
 @pytest.fixture(scope="module")
 def quick() -> dict[str, Path]:
     """The folder of each notebook's run in the quick study (finished runs are taken as they are)."""
-    outcomes = run_study(ROOT / "papermill_runs" / "quick.yaml")
+    return _folders(run_study(ROOT / "papermill_runs" / "quick.yaml"))
+
+
+NO_NETWORK = """
+import os, socket
+
+def refused(place):
+    with open(os.environ["CALLS"], "a") as calls:
+        print(place, file=calls)
+    raise OSError(f"no network: {place}")
+
+def guarded(reach):
+    def reaching(self, place):
+        local = isinstance(place, (str, bytes)) or place[0].startswith("127.") or place[0] == "::1"
+        return reach(self, place) if local else refused(place)
+    return reaching
+
+socket.socket.connect, socket.socket.connect_ex = map(guarded, (socket.socket.connect, socket.socket.connect_ex))
+find = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *more, **named: (
+    find(host, *more, **named) if host in (None, "localhost", "127.0.0.1", "::1") else refused(host)
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def again(quick, tmp_path_factory) -> tuple[dict[str, Path], str]:
+    """The quick study a second time, in a copy of the project and with sockets blocked; and the calls that were tried.
+
+    Vectors come from the same cache, as they do for a reader who runs it twice.
+    """
+    root, guard = tmp_path_factory.mktemp("again"), tmp_path_factory.mktemp("guard")
+    (guard / "sitecustomize.py").write_text(NO_NETWORK)
+    calls = guard / "calls"
+    calls.touch()
+    shutil.copytree(ROOT / "notebooks", root / "notebooks")
+    for name in ("pyproject.toml", "requirements.lock", "papermill_runs/quick.yaml"):
+        (root / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(guard))
+        patch.setenv("CALLS", str(calls))
+        patch.setenv("RAG_CACHE_DIR", str(cache_folder()))
+        return _folders(run_study(root / "papermill_runs" / "quick.yaml", root=root)), calls.read_text()
+
+
+def _folders(outcomes: list[Outcome]) -> dict[str, Path]:
     assert all(o.state in DONE for o in outcomes), [o.reason for o in outcomes]
     return {o.run.notebook: o.run.folder for o in outcomes}
+
+
+def _unmeasured(folder: Path) -> list[str]:
+    """The lines of results.csv without times, memory and rates, which are measured anew."""
+    lines = (folder / "results.csv").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not re.search(r",(ms|seconds|memory|rate)_", line)]
+
+
+def test_the_handbook_calls_nobody(again):
+    assert again[1] == ""
+
+
+@pytest.mark.parametrize("notebook", sorted(p.stem for p in (ROOT / "notebooks").glob("*.ipynb")))
+def test_two_runs_write_the_same_bytes(quick, again, notebook):
+    first, second = _unmeasured(quick[notebook]), _unmeasured(again[0][notebook])
+    assert len(first) > 3 and first == second
+    run = json.loads((again[0][notebook] / "run.json").read_text(encoding="utf-8"))
+    assert run["llm"]["calls"] == 0 and "not recorded" not in run["llm"]["errors"]
 
 
 def _results(folder: Path) -> pd.DataFrame:
@@ -40,7 +108,8 @@ def test_a_run_leaves_results_figures_and_provenance(quick, notebook):
     assert ((table["low"] <= table["value"]) & (table["value"] <= table["high"])).all()
     per_query = pd.read_parquet(folder / "per_query.parquet")
     means = per_query.groupby(["system", "metric"])["value"].agg(["mean", "count"])
-    both = table.set_index(["system", "metric"]).join(means)
+    both = table.set_index(["system", "metric"]).join(means, how="inner")  # kappa, ratings are no means over questions
+    assert len(both)
     pd.testing.assert_series_equal(both["value"], both["mean"], check_names=False, atol=1e-6)
     assert (both["n"] == both["count"]).all()
     for figure in folder.glob(f"{notebook[:2]}_*.png"):

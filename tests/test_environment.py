@@ -58,7 +58,6 @@ def test_the_lock_obeys_the_bounds():
 def test_every_package_of_the_list_is_used():
     """Named in the package, a notebook or the Makefile; what only another library needs has no place in the list."""
     used_by_name = {"jupyterlab", "ipykernel", "ipywidgets"}  # opened by a reader, not imported
-    later = {"keybert", "yake", "scikit-learn", "tqdm"}
     code = "".join(
         p.read_text(encoding="utf-8")
         for folder in ("rag_utils", "notebooks")
@@ -71,10 +70,12 @@ def test_every_package_of_the_list_is_used():
         "python-dateutil": "dateutil",
         "flagembedding": "FlagEmbedding",
         "pyarrow": "parquet",
+        "beautifulsoup4": "bs4",
+        "markdown-it-py": "markdown_it",
     }
     for text in _listed():
         name = _canonical(Requirement(text).name)
-        if name not in used_by_name | later:
+        if name not in used_by_name:
             module = imports.get(name, name.replace("-", "_"))
             assert re.search(rf"\b{module}\b", code), f"{name} is not used"
 

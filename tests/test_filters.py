@@ -1,11 +1,29 @@
-"""`matches` against hand-computed cases, `to_chroma` against a real Chroma collection with `matches` as the oracle."""
+"""`matches` against hand-computed cases, `to_chroma` against a real Chroma collection with `matches` as the oracle.
 
+Replies of models are read, validated and relaxed; a double stands for the model.
+"""
+
+import json
 import random
 from datetime import date
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from rag_utils.filters import chroma_metadata, matcher, matches, to_chroma
+from rag_utils.filters import (
+    LLMFilterExtractor,
+    allowed_fields,
+    chroma_metadata,
+    matcher,
+    matches,
+    parse_filter,
+    relax,
+    to_chroma,
+    validate_filter,
+)
+from rag_utils.provenance import recorded
+from rag_utils.schema import Chunk, Reply
 
 RECORDS = {
     "a": {"source": "Daily Gull", "published_at": "March 3, 2024", "year": 2024},
@@ -128,25 +146,302 @@ def random_where(rng, depth=2):
     return where
 
 
-def test_store_and_oracle_return_the_same_records():
-    chromadb = pytest.importorskip("chromadb")
+def unit_vectors(texts):
+    return np.tile(np.float32([1, 0]), (len(texts), 1))
+
+
+def test_store_index_and_oracle_return_the_same_chunks():
+    pytest.importorskip("chromadb")
+    from rag_utils.indexing import DenseIndex
+
     rng = random.Random(20240613)
     records = {f"r{number:03d}": random_record(rng) for number in range(150)}
-    client = chromadb.EphemeralClient(chromadb.Settings(anonymized_telemetry=False))
-    collection = client.create_collection("oracle-of-filters", embedding_function=None)
-    collection.add(
-        ids=list(records),
-        embeddings=[[1.0, 0.0]] * len(records),
-        metadatas=[chroma_metadata(record) for record in records.values()],
-    )
+    chunks = [
+        Chunk(id=name, document_id=name, start=0, end=1, fields={"text": "x"}, metadata=record)
+        for name, record in records.items()
+    ]
+    index = DenseIndex(chunks, unit_vectors)
     sizes = set()
-    for _ in range(400):
-        where = random_where(rng)
-        test = matcher(where)
-        expected = {name for name, record in records.items() if test(record)}
-        condition = to_chroma(where)
-        found = set(collection.get(where=condition, include=[])["ids"]) if condition else set(records)
-        assert found == expected, where
-        sizes.add(len(expected))
-    client.delete_collection("oracle-of-filters")
-    assert len(sizes) > 30  # the filters were not all trivial
+    with index.store.opened() as collection:
+        for _ in range(1000):
+            where = random_where(rng)
+            test = matcher(where)
+            expected = {name for name, record in records.items() if test(record)}
+            condition = to_chroma(where)
+            stored = set(collection.get(where=condition, include=[])["ids"]) if condition else set(records)
+            assert stored == expected, where
+            assert {id_ for id_, _ in index.search(["q"], len(records), where)[0]} == expected, where
+            sizes.add(len(expected))
+    assert len(sizes) > 40  # the filters were not all trivial
+
+
+# Reading replies
+
+FILTER = {"source": {"$in": ["Tin Post"]}, "published_at": {"$in": ["March 3, 2024", "March 4, 2024"]}}
+READ_AS_THEY_STAND = [
+    json.dumps(FILTER),
+    str(FILTER),
+    f"```json\n{json.dumps(FILTER, indent=1)}\n```",
+    f"The filter is {FILTER}. It names one outlet.",
+    f"Answer: {FILTER}",
+    str(FILTER).replace("[", "(").replace("]", ",)"),
+]
+REPAIRED = [
+    '{"source": {"$in": ["Tin Post"]}, "published_at": "$in": {["March 3, 2024", "March 4, 2024"]}}',
+    "{'source': {'$in': ['Tin Post']}, 'published_at': '$in': ['March 3, 2024', 'March 4, 2024']}",
+    '{"source": {"$in": ["Tin Post"]}, "published_at": {"$in": {["March 3, 2024", "March 4, 2024"]}}}',
+    '{source: {$in: ["Tin Post"]}, published_at: {$in: ["March 3, 2024", "March 4, 2024"]}}',
+    json.dumps(FILTER)[1:-1],
+    json.dumps(FILTER)[:-1],
+    f"{json.dumps(FILTER)}\n\nQuestion: What did the Daily Gull say?\nAnswer: {{'source': {{'$in': ['Daily Gull']}}}}",
+]
+
+
+@pytest.mark.parametrize("reply", READ_AS_THEY_STAND)
+def test_what_is_well_formed_is_read_as_it_stands(reply):
+    assert parse_filter(reply) == (FILTER, None)
+
+
+@pytest.mark.parametrize("reply", REPAIRED)
+def test_slips_of_form_are_repaired(reply):
+    assert parse_filter(reply) == (FILTER, "repaired")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        *[(reply, "empty") for reply in ("{}", " None ", "null", "```\n{}\n```", "Answer: None.")],
+        *[
+            (reply, "unparsable")
+            for reply in (None, "", "The Tin Post.", "[1, 2]", '"Tin Post"', "{" * 3000, "(" * 3000)
+        ],
+        ('{"source": {"$in": ["Tin Post", "Dai', "unparsable"),
+        ('{"source": "Tin Post"} or {"source": "Daily Gull"}', "unparsable"),
+        ("{'source': 'Tin Post', 'source': 'Daily Gull'}", "unparsable"),
+        ("{'$in': ['Tin Post']}", "unparsable"),
+    ],
+)
+def test_nothing_is_told_from_what_cannot_be_read(reply, reason):
+    assert parse_filter(reply) == ({}, reason)
+
+
+def test_names_with_marks_survive_repair():
+    names = ["Coast | Harbor: Sea & Co.", "Sailor's Weekly", "A $in: B"]
+    assert parse_filter(json.dumps({"source": {"$in": names}})[:-1]) == ({"source": {"$in": names}}, "repaired")
+
+
+# Validation
+
+
+def test_allowed_fields():
+    assert allowed_fields(["b", "a", "b"]) == {"source": ("a", "b"), "published_at": None}
+    assert allowed_fields({"year": [2023.0, 2021]}) == {"year": ("2021", "2023"), "published_at": None}
+    with pytest.raises(ValueError, match=r"'source'.*'Tin Post'.*list"):
+        allowed_fields("Tin Post")
+
+
+ALLOWED = {"source": SOURCES, "year": None, "section": ["harbour", "town"]}
+
+
+@pytest.mark.parametrize(
+    ("where", "kept", "dropped"),
+    [
+        (None, {}, {}),
+        ({"source": {"$in": ["Moon Courier"]}}, {}, {"source": ["Moon Courier"]}),
+        (
+            {"source": {"$nin": ["Moon Courier", "TIN POST"]}},
+            {"source": {"$nin": ["Tin Post"]}},
+            {"source": ["Moon Courier"]},
+        ),
+        ({"source": {"$ne": " tin post "}}, {"source": {"$ne": "Tin Post"}}, {}),
+        ({"source": "tin post", "colour": "red"}, {"source": "Tin Post"}, {"colour": ["red"]}),
+        ({"source": ["Tin Post", None]}, {"source": ["Tin Post"]}, {"source": [None]}),
+        ({"source": {"$like": "Tin Post"}}, {}, {"source": [{"$like": "Tin Post"}]}),
+        ({"source": {"$in": []}}, {}, {"source": [{"$in": []}]}),
+        ({"source": {"$gt": "Daily Gull"}}, {}, {"source": ["Daily Gull"]}),
+        ({"section": {"$in": ["Town", "sea"]}}, {"section": {"$in": ["town"]}}, {"section": ["sea"]}),
+        ({"year": {"$gte": 2022, "$lt": "2024"}}, {"year": {"$gte": 2022, "$lt": "2024"}}, {}),
+        ({"year": {"$gte": 0}}, {"year": {"$gte": 0}}, {}),
+        ({"year": ["2023", "recent", True, [2023]]}, {"year": ["2023"]}, {"year": ["recent", True, [2023]]}),
+        (
+            {"published_at": {"$in": ["2024-03-03", "March 03, 2024", "last week", 2024]}},
+            {"published_at": {"$in": ["March 3, 2024"]}},
+            {"published_at": ["last week", 2024]},
+        ),
+        ({"published_at": {"$gte": date(2024, 3, 3)}}, {"published_at": {"$gte": "March 3, 2024"}}, {}),
+        (
+            {"$or": [{"source": "Moon Courier"}, {"source": "tin post"}]},
+            {"$or": [{"source": "Tin Post"}]},
+            {"source": ["Moon Courier"]},
+        ),
+        ({"$and": [{"source": "Moon Courier"}]}, {}, {"source": ["Moon Courier"]}),
+        ({"$or": ["Tin Post"]}, {}, {"$or": [["Tin Post"]]}),
+        ({"$not": [{"source": "Tin Post"}]}, {}, {"$not": [[{"source": "Tin Post"}]]}),
+    ],
+)
+def test_sound_validation_by_hand(where, kept, dropped):
+    assert validate_filter(where, ALLOWED) == (kept, dropped)
+
+
+def test_names_that_differ_in_case_only_stay_apart():
+    assert validate_filter({"source": ["wired", "Wired", "WIRED"]}, ["wired", "Wired"])[0] == {
+        "source": ["wired", "Wired"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ({"source": {"$in": ["Moon Courier"]}, "colour": 1}, {"source": {"$in": ["Moon Courier"]}}),
+        ({"source": "x", "published_at": "March 3, 2024"}, {"source": "x"}),
+        ({"published_at": ["March 3, 2024"]}, {}),
+        ({"published_at": {"$in": ["March 3, 2024", "last week"]}}, {}),
+        ({"published_at": {"$in": ["2024-03-03"]}}, {}),
+        ({"published_at": {"$in": [20240303]}}, {}),
+        ({"published_at": {"$gte": "March 3, 2024", "$in": ["last week"]}}, {}),
+        ({"published_at": {"$in": ["March 3, 2024"], "$nin": ["last week"]}}, {}),
+        *[({"published_at": dates},) * 2 for dates in ({}, {"$in": []}, {"$in": ["March 03, 2024"]})],
+        ({"published_at": {"$lt": ["March 3, 2024"]}},) * 2,
+    ],
+)
+def test_the_published_cleaner(where, kept):
+    """Expected values: the conditions of `clean_filter` in the authors' script, followed by hand."""
+    result, dropped = validate_filter(where, ["Tin Post"], "paper")
+    assert result == kept
+    assert dropped == {field: [value] for field, value in where.items() if field not in kept}
+
+
+def test_the_published_cleaner_stops_where_the_script_does():
+    with pytest.raises(KeyError, match="published_at"):
+        validate_filter({"published_at": {"$in": ["last week"], "$nin": ["March 3, 2024"]}}, ["Tin Post"], "paper")
+    with pytest.raises(ValueError, match="mode 'strict'"):
+        validate_filter({}, ["Tin Post"], "strict")
+
+
+def unsound_where(rng):
+    """A filter of which some outlets are unknown, some dates are none, some operators and fields do not exist."""
+    swaps = {"Orchid Wire": "Moon Courier", "2024-03-04": "last week", "$ne": "$like"}
+    text = json.dumps(random_where(rng))
+    for good, bad in swaps.items():
+        if rng.random() < 0.4:
+            text = text.replace(f'"{good}"', f'"{bad}"')
+    return json.loads(text)
+
+
+def test_sound_filters_are_valid_and_mean_the_same_where_nothing_was_dropped():
+    rng = random.Random(4)
+    records = [random_record(rng) for _ in range(60)]
+    unchanged = 0
+    for _ in range(1000):
+        where = unsound_where(rng)
+        kept, dropped = validate_filter(where, {"source": SOURCES, "year": None})
+        assert all(bad not in json.dumps(kept) for bad in ("Moon Courier", "last week", "$like")), where
+        assert validate_filter(kept, {"source": SOURCES, "year": None}) == (kept, {})
+        test = matcher(kept)
+        if not dropped:
+            unchanged += 1
+            assert [test(record) for record in records] == [matches(where, record) for record in records], where
+    assert 300 < unchanged < 900
+
+
+# The fallback ladder
+
+
+def test_the_ladder_by_hand():
+    dates, outlets = {"published_at": "March 3, 2024"}, {"source": {"$in": ["Tin Post", "Moon Courier"]}}
+    assert relax(outlets | dates, SOURCES) == [
+        ("as asked", outlets | dates),
+        ("without dates", outlets),
+        ("known outlets only", {"source": {"$in": ["Tin Post"]}}),
+        ("no filter", {}),
+    ]
+    assert [rung for rung, _ in relax({"source": "Moon Courier"}, SOURCES)] == ["as asked", "no filter"]
+    assert [rung for rung, _ in relax(dates, SOURCES)] == ["as asked", "no filter"]
+    assert relax(None, SOURCES) == relax({}, SOURCES) == [("no filter", {})]
+    nested = {"$and": [dates, {"source": "Tin Post"}], "seen": {"$lt": "2024-01-01"}}
+    assert relax(nested, {"source": SOURCES, "seen": None})[1] == ("without dates", {"$and": [{"source": "Tin Post"}]})
+
+
+def test_no_rung_finds_less_than_the_one_before():
+    rng = random.Random(5)
+    records = [random_record(rng) for _ in range(60)]
+    for _ in range(500):
+        rungs = relax(random_where(rng), {"source": SOURCES, "year": None})
+        assert rungs[-1] == ("no filter", {}) and all(where for _, where in rungs[:-1])
+        found = [{i for i, record in enumerate(records) if matches(where, record)} for _, where in rungs]
+        assert all(fewer <= more for fewer, more in pairwise(found)), rungs
+
+
+# The extractor
+
+
+class Scripted:
+    """A double of a model: replies (or errors) in turn, one list a call; it keeps what it was asked."""
+
+    def __init__(self, *calls):
+        self.calls, self.asked = list(calls), []
+
+    def __call__(self, prompts):
+        self.asked.append(prompts)
+        return [reply if isinstance(reply, Reply) else Reply(text=reply, model="double") for reply in self.calls.pop(0)]
+
+
+def failed(error, text=""):
+    return Reply(text=text, model="double", error=error)
+
+
+def test_the_extractor_reads_validates_and_asks_again_once():
+    first = [str(FILTER), "{}", "The Tin Post.", "No idea.", failed("timeout", "{'source': 'Tin Post'}"), "Hm."]
+    llm = Scripted(first, ["{'source': 'tin post'}", failed("not recorded"), "None"])
+    found = LLMFilterExtractor(llm, SOURCES)(["a", "b", "c", "d", "e", "f"])
+    assert found == [
+        (FILTER, None),
+        ({}, "empty"),
+        ({"source": "Tin Post"}, "repaired"),
+        ({}, "unparsable"),
+        ({}, "timeout"),
+        ({}, "empty"),
+    ]
+    assert [len(prompts) for prompts in llm.asked] == [6, 3]
+    roles = [role for role, _ in llm.asked[1][0].messages]
+    assert roles == ["user", "assistant", "user"] and llm.asked[1][0].messages[1] == ("assistant", "The Tin Post.")
+
+
+def test_no_second_call_where_all_is_read():
+    llm = Scripted(["{'source': {'$in': ['Moon Courier', 'Tin Post']}, 'colour': 'red'}"])
+    assert LLMFilterExtractor(llm, SOURCES)(["a"]) == [({"source": {"$in": ["Tin Post"]}}, None)]
+    assert any(fact["kind"] == "dropped" and fact["n"] == 2 for fact in recorded())
+
+
+def test_paper_mode_passes_unknown_outlets_and_names_where_the_script_stops():
+    unknown, stops = {"source": {"$in": ["Moon Courier"]}}, {"published_at": {"$in": ["x"], "$nin": ["y"]}}
+    llm = Scripted([str(unknown), str(stops)])
+    assert LLMFilterExtractor(llm, SOURCES, "paper")(["a", "b"]) == [(unknown, None), ({}, "cleaner stopped")]
+    assert '"published_at": "$in": {["March 4, 2024"' in llm.asked[0][0].messages[0][1]
+
+
+def test_the_prompt_states_fields_values_and_three_of_them_in_the_examples():
+    prompt = LLMFilterExtractor(Scripted(), {"year": None, "section": {"town", "harbour", "coast"}}).prompt("Where?")
+    ((role, text),) = prompt.messages
+    assert role == "user" and "<question>\nWhere?\n</question>" in text
+    fields = text.partition("<fields>\n")[2].partition("\n</fields>")[0]
+    assert fields.splitlines() == [
+        'year: any number, or any date, written like "March 4, 2024"',
+        'section: ["coast", "harbour", "town"]',
+        'published_at: any date, written like "March 4, 2024"',
+    ]
+    answers = [json.loads(line.removeprefix("Answer: ")) for line in text.splitlines() if line.startswith("Answer: {")]
+    assert [answer["section"]["$in"] for answer in answers] == [["coast", "harbour"], ["town"], ["harbour", "town"]]
+
+
+def test_the_prompt_does_not_depend_on_the_order_of_the_names():
+    one, other = (LLMFilterExtractor(Scripted(), names).prompt("q") for names in (SOURCES, iter(SOURCES[::-1])))
+    assert one == other
+    assert "'A'" in LLMFilterExtractor(Scripted(), ["A"]).prompt("q").messages[0][1]  # too few names are repeated
+
+
+def test_without_values_there_are_no_examples():
+    with pytest.raises(ValueError, match=r"no field of .*'year'.*examples"):
+        LLMFilterExtractor(Scripted(), {"year": None})
+    with pytest.raises(ValueError, match="mode 'strict'"):
+        LLMFilterExtractor(Scripted(), SOURCES, "strict")

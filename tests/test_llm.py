@@ -312,11 +312,16 @@ print([reply.error for reply in replies])
 
 
 def test_a_key_is_nowhere(connect, tmp_path, monkeypatch):
-    """Neither in the cache, the notebook's output with its warnings, nor run.json, even where a server echoes it."""
+    """Neither in the cache, the notebook's output with its warnings, nor run.json, even where a server echoes it.
+
+    Its refusal leaves the run incomplete; when the server is well the same command asks for that reply alone.
+    """
+
+    sick = True
 
     def say(request):
         said = {"error": {"message": server.headers[-1]["Authorization"]}}
-        return (401, {}, json.dumps(said).encode()) if "ECHO" in question(request) else "ok"
+        return (401, {}, json.dumps(said).encode()) if sick and "ECHO" in question(request) else "ok"
 
     monkeypatch.setenv("RAG_CACHE_DIR", str(tmp_path / "cache"))
     project = Project(tmp_path / "project")
@@ -324,9 +329,14 @@ def test_a_key_is_nowhere(connect, tmp_path, monkeypatch):
     with LLMServer(say) as server:
         connect(server)
         (outcome,) = project.run(project.study("10_a"))
-    assert outcome.state == "finished" and SECRET in server.headers[0]["Authorization"]
-    assert "[None, 'refused']" in (outcome.run.folder / "notebook.ipynb").read_text()
-    assert json.loads((outcome.run.folder / "run.json").read_text())["llm"]["invalid_replies"] == 1
+        record = json.loads((outcome.run.folder / "run.json").read_text())["llm"]
+        assert outcome.state == "incomplete" and outcome.reason.startswith("replies that failed: 1 x refused")
+        assert "[None, 'refused']" in (outcome.run.folder / "notebook.ipynb").read_text()
+        assert (record["calls"], record["invalid_replies"], record["errors"]) == (2, 1, {"refused": 1})
+        sick, before = False, len(server.requests)
+        assert [project.run(project.study("10_a"))[0].state for _ in range(2)] == ["finished", "finished before"]
+        assert [question(request) for request in server.requests[before:]] == ["ECHO THE KEY"]
+    assert SECRET in server.headers[0]["Authorization"]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.suffix == ".sqlite" for path in files)
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []

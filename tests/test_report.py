@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -184,7 +183,7 @@ def test_the_import_is_light_and_warnings_name_no_file_of_this_machine():
 
 
 def all_paper_tables() -> list[tuple[str, int]]:
-    names = [path.name.removesuffix(".csv") for path in (files("rag_utils") / "papers").iterdir()]
+    names = [path.name.removesuffix(".csv") for path in (ROOT / "rag_utils" / "papers").glob("*_table*.csv")]
     return sorted((name.rpartition("_table")[0], int(name.rpartition("_table")[2])) for name in names)
 
 

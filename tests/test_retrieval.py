@@ -12,6 +12,7 @@ from rag_utils.indexing import DenseIndex, LexicalIndex
 from rag_utils.retrieval import (
     FUSIONS,
     DenseRetriever,
+    Filtered,
     HybridRetriever,
     LexicalRetriever,
     Remembered,
@@ -77,6 +78,7 @@ MAKERS = {
         f"hybrid {name}": lambda chunks, name=name: HybridRetriever(_lexical(chunks), _dense(chunks), fusion=name)
         for name in FUSIONS
     },
+    "filtered": lambda chunks: Filtered(_dense(chunks), {}),
     "remembered": lambda chunks: Remembered(_dense(chunks)),
     "reranked": lambda chunks: Reranked(_dense(chunks), OverlapReranker(), depth=20),
 }
@@ -244,3 +246,32 @@ def test_reranking_refuses_what_has_no_order():
         Reranked(_lexical(_chunks(5)), Broken()).retrieve(QUERIES[:1], 3)
     with pytest.raises(ValueError, match="keep = -1"):
         Reranked(_lexical(_chunks(5)), Broken(), keep=-1)
+
+
+def test_a_filter_that_finds_nothing_is_relaxed_rung_by_rung():
+    """By hand: two outlets, one day; each question ends on the first rung that lets a chunk through."""
+    chunks = [
+        Chunk(id=name, document_id=name, start=0, end=5, fields={"text": "ferry"}, metadata=metadata)
+        for name, metadata in {
+            "a": {"source": "Tin Post", "published_at": "2024-03-03"},
+            "b": {"source": "Shingle", "published_at": "2024-03-04"},
+        }.items()
+    ]
+    filters = {
+        "asked": {"source": {"$in": ["Tin Post"]}},
+        "dated": {"source": {"$in": ["Tin Post"]}, "published_at": {"$in": ["March 9, 2024"]}},
+        "unknown": {"source": {"$in": ["The Nowhere"]}, "published_at": {"$in": ["March 9, 2024"]}},
+        "none": None,
+    }
+    queries = [Query(id=name, text="ferry") for name in filters]
+    plain = LexicalRetriever(LexicalIndex(chunks))
+    relaxed = Filtered(plain, filters, sources=["Tin Post", "Shingle"])
+    found = [sorted(hit.chunk.id for hit in hits) for hits in relaxed.retrieve(queries, 5)]
+    assert found == [["a"], ["a"], ["a", "b"], ["a", "b"]]
+    assert relaxed.rungs == {
+        "asked": "as asked",
+        "dated": "without dates",
+        "unknown": "no filter",
+        "none": "no filter",
+    }
+    assert [len(hits) for hits in Filtered(plain, filters).retrieve(queries, 5)] == [1, 0, 0, 2]

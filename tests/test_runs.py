@@ -44,7 +44,7 @@ def read(parameters):
 def pretend(run, value, *names):
     """Leave what a finished run leaves, without the run."""
     run.folder.mkdir(parents=True)
-    (run.folder / "run.json").write_text('{"git": {"dirty": false}}')
+    (run.folder / "run.json").write_text('{"incomplete": "", "git": {"dirty": false}}')
     (run.folder / "results.csv").write_text(f"{RESULTS}ours,hits@4,{value},0,1,9,0,\n")
     for name in names:
         (run.folder / name).write_text(name)
@@ -339,7 +339,9 @@ def test_a_finished_run_records_what_it_was(project, monkeypatch):
     assert record["parameters"] == {"k": 1, "name": "***"}
     assert len(record["git"]["commit"]) == 40 and record["git"]["dirty"]  # the study came after the commit
     assert record["models"] == [{"name": "m", "revision": "abc"}]
-    assert record["llm"] == {"calls": 3, "tokens_in": 35, "tokens_out": 0, "cache_hits": 1, "invalid_replies": 0}
+    assert record["llm"] == {"calls": 3, "tokens_in": 35, "tokens_out": 0, "cache_hits": 1, "invalid_replies": 0} | {
+        "errors": {}
+    }
     assert [stage["name"] for stage in record["stages"]] == ["encode"]
     assert record["notes"] == {"truncation": [{"texts": 4}]}
     assert record["python"] == sys.version.split()[0] and "papermill" in record["packages"]

@@ -3,13 +3,15 @@
 Each function changes the fields of one row; `memo` is what it remembers of the rows before.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
-from rag_utils.corpora._draft import Row, RowError, stable_id
+from rag_utils.corpora._draft import Row, RowError, stable_id, texts
 from rag_utils.corpora.dates import iso_day
 
+_CITATION = re.compile(r"\s*\[\d+(?:\s*,\s*\d+)*\]")
 _LONGEST_TITLE = 100  # characters; a dash further on is one of the passage's own
 
 
@@ -58,6 +60,32 @@ def evidence(row: Row, memo: dict[str, Any]) -> None:
     pieces = row.record["evidence_list"]
     row.query["gold_documents"] = [memo.get(piece.get("url")) or stable_id(piece["title"]) for piece in pieces]
     row.query["types"] = row.query["types"].removesuffix("_query")
+
+
+def strip_citations(text: str) -> str:
+    """The text without marks such as " [1]" and "[2, 3]"; other brackets ("[sic]") are content and stay."""
+    return _CITATION.sub("", text)
+
+
+def domain(row: Row, memo: dict[str, Any]) -> None:
+    """LFRQA: a table per domain, whose documents have numbers of their own; what its files are known to get wrong."""
+    cited, gold = row.query["long_answers"], row.query.get("cited_documents", [])
+    answer, plain = strip_citations(cited).strip(), "".join(texts(row.record.get("answer")))
+    row.query |= {"id": f"{row.table}-{row.query['id']}", "types": row.table, "answers": answer, "gold_documents": gold}
+    groups = row.record.get("citation_numbers")
+    numbers = [int(n) for group in (groups if isinstance(groups, list) else []) for n in texts(group) if n.isdecimal()]
+    odd = {
+        "the column `answer` is empty": not plain,
+        "the column `answer` is not the cited answer without its marks": plain and _solid(plain) != _solid(answer),
+        "no citation mark": answer == cited.strip(),
+        "a citation beyond the gold documents": max(numbers, default=0) > len(gold),
+        "a gold document named twice": len(set(gold)) < len(gold),
+    }
+    row.quirks += [what for what, is_so in odd.items() if is_so]
+
+
+def _solid(text: str) -> str:
+    return "".join(text.split())
 
 
 def judgement(row: Row, memo: dict[str, Any]) -> None:

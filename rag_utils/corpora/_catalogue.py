@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from rag_utils.corpora import _adapters
-from rag_utils.corpora._sources import BUILT_IN, DataSet, Table
+from rag_utils.corpora._sources import BUILT_IN, DataSet, Table, files_of
+from rag_utils.corpora.files import file_rows, holds_documents
 
 
 @cache
@@ -23,14 +24,16 @@ def data_sets() -> dict[str, DataSet]:
 
 def list_corpora() -> dict[str, dict[str, str]]:
     """The names that `load_corpus` knows, each with what it is, its licence, its folder and its place on the hub."""
+    places = {name: d.repositories or d.origin or "built in" for name, d in data_sets().items()}
     return {
-        name: {"about": d.about, "licence": d.licence, "folder": d.folder, "hub": d.repositories or "built in"}
+        name: {"about": d.about, "licence": d.licence, "folder": d.folder, "hub": places[name]}
         for name, d in data_sets().items()
+        if not d.preferences
     }
 
 
 def find(name: str | Path, data_dir: str | Path | None) -> tuple[DataSet, list[Path]]:
-    """A named data set, or else a folder of the user's own in BEIR layout, and the folders where it may lie.
+    """A named data set, or else a folder of the user's own, and the folders where it may lie.
 
     Raises:
         ValueError: Neither a name nor a folder.
@@ -38,13 +41,22 @@ def find(name: str | Path, data_dir: str | Path | None) -> tuple[DataSet, list[P
     root = data_dir or os.environ.get("RAG_DATA_DIR")
     roots = [Path(root).expanduser().resolve()] if root else []
     dataset = data_sets().get(str(name))
-    if dataset and not dataset.repositories:
+    if dataset and not (dataset.repositories or dataset.origin):
         return dataset, [BUILT_IN]
     if dataset:
         return dataset, [folder / dataset.folder for folder in roots] + (roots if data_dir else [])
     for folder in (Path(name).expanduser().resolve(), *(folder / name for folder in roots)):
         if folder.is_dir():
-            beir = data_sets()["natural_questions"].tables
-            tables = {key: table._replace(repository="", required=key == "corpus") for key, table in beir.items()}
-            return DataSet(folder.name, "a folder in BEIR layout", "the user's own", folder.name, tables), [folder]
-    raise ValueError(f"corpus {str(name)!r} is not known: it is no folder, and none of {', '.join(data_sets())}")
+            return _own(folder), [folder]
+    raise ValueError(f"corpus {str(name)!r} is not known: it is no folder, and none of {', '.join(list_corpora())}")
+
+
+def _own(folder: Path) -> DataSet:
+    """A folder in BEIR layout; without its corpus table, the documents are the files of the folder."""
+    beir = data_sets()["natural_questions"].tables
+    tables = {key: table._replace(repository="", required=key == "corpus") for key, table in beir.items()}
+    ingested = not files_of(folder, tables["corpus"].files) and holds_documents(folder)
+    apart = {file for table in tables.values() for file in files_of(folder, table.files)}
+    ready = {"corpus": file_rows(folder, apart)} if ingested else {}
+    about = "a folder in BEIR layout, or of PDF, HTML, Markdown, text or Word files"
+    return DataSet(folder.name, about, "the user's own", folder.name, tables, ready=ready)

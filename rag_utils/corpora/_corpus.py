@@ -32,12 +32,18 @@ class Corpus:
     """Kind of question: "inference", "comparison", "temporal", "null"."""
     labels: dict[str, str] = field(default_factory=dict)
     """Class, where the answer is one: "yes", "no", "maybe"."""
+    long_answers: dict[str, str] = field(default_factory=dict)
+    """Answers in prose, with citation marks such as "[1, 3]": places in `cited_documents`, counted from 1."""
+    cited_documents: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Ids of the documents that the long answer cites, in the order of its marks' numbers."""
     fingerprint: str = ""
     """SHA-256 of all of the above but the name; the same on every machine, for files in any order."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Rows left out, by reason."""
+    quirks: dict[str, int] = field(default_factory=dict)
+    """Rows that were kept though something is odd about them, by what it is."""
     problems: tuple[str, ...] = ()
-    """Each of them: "folder/file:line: reason"."""
+    """Each of `dropped` and `quirks`: "folder/file:line: reason"."""
     missing: tuple[str, ...] = ()
     """Optional columns and tables that the data does not have, and question types that a sample has lost."""
     split: str = "all"
@@ -53,11 +59,12 @@ class Corpus:
     def __str__(self) -> str:
         """A summary without any text of the data."""
         dropped = ", ".join(f"{count} x {reason}" for reason, count in self.dropped.items()) or "nothing"
+        odd = "".join(f"; {count} x {what}" for what, count in self.quirks.items())
         missing = ", ".join(self.missing) or "nothing"
         counts = f"{len(self.documents):,} documents, {len(self.queries):,} queries"
         return (
             f"{self.name}: {counts} (split {self.split!r}, dev share {self.dev_share})\n"
-            f"from {self.where or 'memory'}; left out: {dropped}; not in the data: {missing}\n"
+            f"from {self.where or 'memory'}; left out: {dropped}; not in the data: {missing}{odd}\n"
             f"fingerprint {self.fingerprint[:16]}"
         )
 
@@ -85,10 +92,11 @@ def load_corpus(
     """Documents and queries by name, from a local folder, else the hub, else (`builtin_...`) the package.
 
     Args:
-        name: One of `list_corpora()`, or a folder of your own in BEIR layout: its path, or its name in `data_dir`.
+        name: One of `list_corpora()`, or a folder of your own: its path, or its name in `data_dir`. In BEIR layout:
             `corpus.jsonl` (`_id`, `text`, `title`; other keys become metadata), `queries.jsonl` (`_id`, `text`, and
             where you have them `answers`, `facts`, `type`, `label`), `qrels/*.tsv` (query-id, corpus-id, score;
-            in this order where no header names them).
+            in this order where no header names them). Without `corpus.jsonl`, the PDF, HTML, Markdown, text and Word
+            files in it and below are the documents, named by their path in it (see `files.file_rows`).
         data_dir: The folder that holds the data sets' folders, or the set's folder itself; else `RAG_DATA_DIR`.
         split: "test", "dev" (for tuning) or "all" queries, by `is_dev`; documents are always complete.
         dev_share: Share of dev queries, 0 to 1.
@@ -102,8 +110,10 @@ def load_corpus(
         FileNotFoundError: The data is nowhere to be had; says what was tried, the folder expected and how to fetch it.
         ValueError: An argument out of range, or a malformed row when strict.
     """
-    _check(split, dev_share, n_queries)
+    check_arguments(split, dev_share, n_queries)
     dataset, folders = find(name, data_dir)
+    if dataset.preferences:
+        raise ValueError(f"{name!r} is no corpus but judged pairs: load_preferences({name!r})")
     where, tables = open_tables(dataset, folders)
     draft = Draft(strict=strict)
     for key, table in dataset.tables.items():
@@ -114,12 +124,14 @@ def load_corpus(
         queries = _sampled(queries, n_queries, seed, draft)
     corpus = Corpus(dataset.name, **draft.contents(queries), split=split, dev_share=dev_share, where=where)
     corpus = replace(corpus, fingerprint=_fingerprint(corpus))
-    facts = {key: getattr(corpus, key) for key in ("name", "fingerprint", "split", "dev_share", "dropped", "where")}
+    told = ("name", "fingerprint", "split", "dev_share", "dropped", "quirks", "where")
+    facts = {key: getattr(corpus, key) for key in told}
     note("dataset", **facts, n_documents=len(corpus.documents), n_queries=len(corpus.queries))
     return corpus
 
 
-def _check(split: str, dev_share: float, n_queries: int | None) -> None:
+def check_arguments(split: str, dev_share: float = 0.4, n_queries: int | None = None) -> None:
+    """ValueError for one out of range."""
     if split not in ("test", "dev", "all"):
         raise ValueError(f"split = {split!r}: choose 'test', 'dev' or 'all'")
     if not 0 <= dev_share <= 1:
@@ -146,7 +158,9 @@ def _sampled(queries: Sequence[Query], n: int, seed: int, draft: Draft) -> list[
 
 
 def _fingerprint(corpus: Corpus) -> str:
-    known = (corpus.answers, corpus.gold_documents, corpus.facts, corpus.types, corpus.labels)
+    known: list[Mapping[str, Any]] = [corpus.answers, corpus.gold_documents, corpus.facts, corpus.types, corpus.labels]
+    if corpus.long_answers:  # the fingerprints of data sets without them are older than the field
+        known += [corpus.long_answers, corpus.cited_documents]
     parts: list[list[Any]] = [["document", d.id, d.title, d.text, sorted(d.metadata.items())] for d in corpus.documents]
     parts += [["query", q.id, q.text, [values.get(q.id) for values in known]] for q in corpus.queries]
     lines = sorted(json.dumps(part, ensure_ascii=False) for part in parts)

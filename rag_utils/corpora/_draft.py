@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -12,7 +12,7 @@ from rag_utils.corpora.dates import published
 from rag_utils.schema import Document, Query
 
 _KINDS = {
-    **dict.fromkeys(("id", "gold_documents"), (str, int)),
+    **dict.fromkeys(("id", "gold_documents", "cited_documents"), (str, int)),
     **dict.fromkeys(("answers", "labels"), (str, bool)),
     "score": (str, int, float),
 }
@@ -33,12 +33,16 @@ class Row:
     document: dict[str, Any]
     metadata: dict[str, Any]
     query: dict[str, Any]
+    table: str
+    quirks: list[str] = field(default_factory=list)
+    """What is odd in it, though it can be used."""
 
 
 class Draft:
     """Collects a corpus from rows; what is left out is counted and listed by place or, if malformed and strict, raised.
 
     `known` has, by field of `Corpus`, what is known of each query; `missing` the tables and columns that are not there.
+    `memo` is what adapters remember.
     """
 
     def __init__(self, *, strict: bool):
@@ -47,8 +51,9 @@ class Draft:
         self.known: dict[str, dict[str, Any]] = defaultdict(dict)
         self.missing: list[str] = []
         self.dropped: Counter[str] = Counter()
+        self.quirks: Counter[str] = Counter()
         self.problems: list[str] = []
-        self._memo: dict[str, Any] = {}
+        self.memo: dict[str, Any] = {}
         self._strict, self._place = strict, ""
 
     def read(self, name: str, table: Table, rows: Rows | None) -> None:
@@ -59,8 +64,8 @@ class Draft:
         unseen = {column.strip("()") for column in table.columns if column.startswith("(")}
         for self._place, record in rows:
             try:
-                row = _row(record, table)
-                table.adapt(row, self._memo)
+                row = _row(record, table, name)
+                table.adapt(row, self.memo)
                 _check_characters([row.document, row.metadata, row.query])
                 questions = _questions(row.query)
                 document = self._add_document(row, "text" in table.document) if table.document else ""
@@ -71,6 +76,8 @@ class Draft:
             except RecursionError:
                 self._report("nested too deeply")
             else:
+                self.quirks.update(row.quirks)
+                self.problems += [f"{self._place}: {quirk}" for quirk in row.quirks]
                 unseen -= {column for column in unseen if texts(list(_values_at(record, column)))}
         self.missing += sorted(f"{name}.{column}" for column in unseen)
 
@@ -123,16 +130,22 @@ class Draft:
             self.queries[key] = Query(id=key, text=text)
         for kind, value in known.items():
             more, before = texts(value), self.known[kind].get(key, ())
-            if more and kind in ("types", "labels"):
+            if more and kind in ("types", "labels", "long_answers"):
                 self.known[kind][key] = more[0]
-            elif more:  # every fact counts, an answer or a document once
-                self.known[kind][key] = tuple([*before, *more] if kind == "facts" else dict.fromkeys([*before, *more]))
+            elif more and kind in ("facts", "cited_documents"):  # every one counts
+                self.known[kind][key] = (*before, *more)
+            elif more:  # an answer or a gold document, once
+                self.known[kind][key] = tuple(dict.fromkeys([*before, *more]))
 
     def contents(self, queries: Sequence[Query]) -> dict[str, Any]:
         """All that was collected, with these of the queries only, by field of `Corpus`."""
         known = {kind: {q.id: values[q.id] for q in queries if q.id in values} for kind, values in self.known.items()}
-        books = {"dropped": dict(self.dropped), "problems": tuple(self.problems), "missing": tuple(self.missing)}
-        return {"documents": list(self.documents.values()), "queries": list(queries), **known, **books}
+        return {"documents": list(self.documents.values()), "queries": list(queries), **known, **self.books()}
+
+    def books(self) -> dict[str, Any]:
+        """What was left out, odd or not there, by field of `Corpus`."""
+        counts = {"dropped": dict(self.dropped), "quirks": dict(self.quirks)}
+        return {**counts, "problems": tuple(self.problems), "missing": tuple(self.missing)}
 
 
 def stable_id(*parts: str) -> str:
@@ -147,12 +160,13 @@ def texts(value: object) -> list[str]:
     return [str(one) for one in values if one is not None and str(one).strip()]
 
 
-def _row(record: Any, table: Table) -> Row:
+def _row(record: Any, table: Table, name: str) -> Row:
     if isinstance(record, Exception):
-        raise RowError("unreadable from here on", record)
+        raise record if isinstance(record, RowError) else RowError("unreadable from here on", record)
     if not isinstance(record, dict):
         raise RowError("not a JSON record")
-    return Row(record, *(_fields(record, columns) for columns in (table.document, table.metadata, table.query)))
+    document, metadata, query = (_fields(record, columns) for columns in (table.document, table.metadata, table.query))
+    return Row(record, document, metadata, query, name)
 
 
 def _check_characters(value: object) -> None:

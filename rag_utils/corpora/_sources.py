@@ -7,7 +7,7 @@ import json
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +51,12 @@ class DataSet:
     licence: str
     folder: str
     tables: Mapping[str, Table]
+    origin: str = ""
+    """Where it is to be had, if not on the hub."""
+    preferences: bool = False
+    """Judged pairs of answers, not a corpus."""
+    ready: Mapping[str, Rows] = field(default_factory=dict)
+    """Tables whose rows are there already, and are sought in no file."""
 
     @property
     def repositories(self) -> str:
@@ -61,7 +67,7 @@ class DataSet:
     def remedy(self) -> str:
         """The folder expected and how to fetch it."""
         layout = ["expected, under data_dir or RAG_DATA_DIR, as .jsonl[.gz], .json, .parquet or .tsv:"]
-        commands = ["to fetch it:"] if self.repositories else []
+        commands = ["to fetch it:"] if self.repositories else [f"it comes from {self.origin}"] if self.origin else []
         for table in self.tables.values():
             columns = ", ".join(column for column in table.columns if not column.startswith("("))
             optional = "" if table.required else " (optional)"
@@ -70,7 +76,8 @@ class DataSet:
                 files = " ".join(f"--include '{pattern}'" for pattern in table.files.split())
                 target = f'--local-dir "$RAG_DATA_DIR/{self.folder}"'
                 commands.append(f"  hf download {table.repository} --repo-type dataset {files} {target}")
-        return "\n  ".join([*layout, *commands, "or use a built-in corpus: builtin_news, builtin_abstracts"])
+        instead = [] if self.preferences else ["or use a built-in corpus: builtin_news, builtin_abstracts"]
+        return "\n  ".join([*layout, *commands, *instead])
 
 
 def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[str, Rows]]:
@@ -81,12 +88,15 @@ def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[st
     """
     tried = [] if folders else ["no local folder was given (data_dir, or the environment variable RAG_DATA_DIR)"]
     for folder in folders:
-        files = {name: _files(folder, table.files) for name, table in dataset.tables.items()}
-        lacks = [table.files.split()[0] for name, table in dataset.tables.items() if table.required and not files[name]]
-        if not lacks:
-            where = "built in" if folder == BUILT_IN else f"folder {folder.name}"
-            return where, {name: _file_rows(folder, files[name], dataset.tables[name]) for name in files if files[name]}
-        tried.append(f"{folder}: no file {' and no file '.join(lacks)}")
+        files = {name: files_of(folder, table.files) for name, table in dataset.tables.items()}
+        found = {name: _file_rows(folder, files[name], dataset.tables[name]) for name in files if files[name]}
+        found |= dataset.ready
+        lacks = [
+            table.files.split()[0] for name, table in dataset.tables.items() if table.required and name not in found
+        ]
+        if found and not lacks:
+            return "built in" if folder == BUILT_IN else f"folder {folder.name}", found
+        tried.append(f"{folder}: no file {' and no file '.join(lacks or ['of this data set'])}")
     try:
         if dataset.repositories:
             return f"hub {dataset.repositories}", _hub_tables(dataset)
@@ -96,7 +106,8 @@ def open_tables(dataset: DataSet, folders: Sequence[Path]) -> tuple[str, dict[st
     raise FileNotFoundError(f"{message}\n  {dataset.remedy}")
 
 
-def _files(folder: Path, patterns: str) -> list[Path]:
+def files_of(folder: Path, patterns: str) -> list[Path]:
+    """The readable files of a table, by name."""
     found = {path for pattern in patterns.split() for path in folder.glob(pattern)}
     inside = {file for path in found if path.is_dir() for file in path.iterdir()}
     return sorted(path for path in found | inside if path.name.endswith(_READABLE) and path.is_file())

@@ -3,6 +3,7 @@
 import csv
 import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -45,8 +46,9 @@ class LanguageModel:
         """
         found = dict(self.answers(as_prompts(prompts)))
         replies = [found[i] for i in range(len(prompts))]
-        usage = asdict(Usage.of(replies))
-        note("llm", model=self.name, **usage, batch=len(recorded()))  # a number, since equal notes are kept once
+        usage, errors = asdict(Usage.of(replies)), Counter(reply.error for reply in replies if reply.error)
+        # with a number, since equal notes are kept once
+        note("llm", model=self.name, **usage, errors=dict(sorted(errors.items())), batch=len(recorded()))
         return replies
 
 

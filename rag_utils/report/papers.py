@@ -27,7 +27,7 @@ def paper_table(study: str, n: int) -> pd.DataFrame:
     folder = files("rag_utils") / "papers"
     path = folder / f"{study}_table{n}.csv"
     if not path.is_file():
-        known = sorted(file.name.removesuffix(".csv") for file in folder.iterdir())
+        known = sorted(file.name.removesuffix(".csv") for file in folder.iterdir() if "_table" in file.name)
         raise ValueError(f"no table {n} of {study!r}; there are: {', '.join(known)}")
     with path.open(encoding="utf-8") as file:
         return pd.read_csv(file, dtype=str, keep_default_na=False)

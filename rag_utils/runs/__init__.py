@@ -52,7 +52,7 @@ def run_study(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line: 0 = all went well, 1 = a run failed, 2 = something is wrong and nothing was done."""
+    """The command line: 0 = all went well, 1 = not all runs are whole, 2 = something is wrong, nothing done."""
     given = _parser().parse_args(arguments)
     try:
         runs = plan(given.study, root=project_root(), only=given.only, overrides=dict(given.set))
@@ -139,4 +139,4 @@ def _run(runs: Sequence[PlannedRun], given: argparse.Namespace, *, from_commit: 
     counts = Counter(outcome.state for outcome in outcomes)
     numbers = ", ".join(f"{number} {state}" for state, number in counts.items())
     print(f"{numbers}; executed notebooks, tables and figures lie in these folders")
-    return int(counts["failed"] > 0)
+    return int(counts["failed"] + counts["incomplete"] > 0)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from rag_utils.provenance import machine, masked
 from rag_utils.runs.notebooks import StudyError, cells_of, map_text, read_notebook
 from rag_utils.runs.publish import commit
 from rag_utils.runs.studies import MODEL_PARAMETERS, PlannedRun
+from rag_utils.schema import MISSING
 
 _KERNEL = """
 from ipykernel.kernelapp import IPKernelApp
@@ -42,7 +43,11 @@ _LLM_TOTALS = ("calls", "tokens_in", "tokens_out", "cache_hits", "invalid_replie
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: "finished", "finished before", "failed" or "not run", with the reason of the last two."""
+    """How a run ended, with the reason of the last three.
+
+    "finished", "finished before", "incomplete" (there are results, but a server failed to reply: the next time it runs
+    again, and only what failed is asked), "failed" or "not run".
+    """
 
     run: PlannedRun
     state: str
@@ -128,13 +133,21 @@ def _carried_out(run: PlannedRun, timeout: int | None) -> Outcome:
     start = time.perf_counter()
     source, copy = run.root / "notebooks" / f"{run.notebook}.ipynb", run.folder / "notebook.ipynb"
     head, changes = commit(run.root)
-    record = {"study": run.study, "notebook": run.notebook, "run_id": run.run_id, "parameters": run.parameters}
+    record: dict[str, Any] = {
+        "study": run.study,
+        "notebook": run.notebook,
+        "run_id": run.run_id,
+        "parameters": run.parameters,
+    }
     record |= {"git": {"commit": head, "dirty": bool(changes)}, "data_fingerprint": run.data}
     try:
         execute(source, copy, run.changed, run.root, {"RAG_RUN_FOLDER": str(run.folder)}, timeout)
         record |= {"seconds": round(time.perf_counter() - start, 3)} | machine() | _noted(run.folder)
-        _write_last(record, run.folder / "run.json")
-        return Outcome(run, "finished")
+        failures = record["llm"]["errors"]
+        missing = ", ".join(f"{number} x {error}" for error, number in failures.items() if error in MISSING[1:])
+        _write_last(record | {"incomplete": missing}, run.folder / "run.json")
+        reason = f"replies that failed: {missing}; the same command asks for them again"
+        return Outcome(run, "incomplete", reason) if missing else Outcome(run, "finished")
     except Exception as error:  # whatever it is, it must not stop the other runs
         for path in run.folder.iterdir():
             if path != copy:
@@ -226,7 +239,8 @@ def _noted(folder: Path) -> dict[str, Any]:
         kinds[fact.pop("kind")].append(fact)
     path.unlink(missing_ok=True)
     llm = kinds.pop("llm", [])
-    totals = {total: sum(fact.get(total, 0) for fact in llm) for total in _LLM_TOTALS}
+    totals: dict[str, Any] = {total: sum(fact.get(total, 0) for fact in llm) for total in _LLM_TOTALS}
+    totals["errors"] = dict(sum((Counter(fact.get("errors", {})) for fact in llm), Counter()))
     known = {f"{kind}s": kinds.pop(kind, []) for kind in ("dataset", "model", "stage")}
     return {**known, "llm": totals, "notes": kinds}
 

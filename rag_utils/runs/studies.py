@@ -51,9 +51,12 @@ class PlannedRun:
         return {name: value for name, value in self.parameters.items() if value != self.declared[name].default}
 
     def finished(self, *, from_commit: bool = False) -> bool:
-        """Whether it has run to its end; with `from_commit`, from a clean tree, whose commit says all about it."""
-        record = self.folder / "run.json"  # written last
-        return record.is_file() and not (from_commit and json.loads(record.read_text("utf-8"))["git"]["dirty"])
+        """Whether it has run to its end with all replies; `from_commit`: from a clean tree, whose commit says all."""
+        path = self.folder / "run.json"  # written last
+        if not path.is_file():
+            return False
+        record = json.loads(path.read_text("utf-8"))
+        return not record["incomplete"] and not (from_commit and record["git"]["dirty"])
 
 
 def plan(

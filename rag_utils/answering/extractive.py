@@ -1,4 +1,4 @@
-"""Hits to answers. The LLM-free arm: the sentence of the retrieved text that fits the question best.
+"""Hits to answers without a language model: the sentence of the retrieved text that fits the question best.
 
 It is the baseline that every answer of a language model stands beside, and what a reader without a model can run.
 """

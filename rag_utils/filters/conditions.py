@@ -12,7 +12,7 @@ as in Chroma, and no other condition. Ranges need dates or numbers.
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rag_utils.corpora.dates import iso_day
@@ -23,9 +23,9 @@ Condition = dict[Any, Any]
 """A filter read: as in Chroma, but a field stands beside the kind of its value ("day", "number" or "text")."""
 
 _KINDS = ("text", "number", "day")
-_RANGES = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
-_MEMBERSHIP = {"$in": "$in", "$eq": "$in", "$nin": "$nin", "$ne": "$nin"}
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+RANGES = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+MEMBERSHIP = {"$in": "$in", "$eq": "$in", "$nin": "$nin", "$ne": "$nin"}
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def matches(where: Where | None, metadata: Metadata) -> bool:
@@ -68,8 +68,8 @@ def _holds(condition: Condition, metadata: Metadata) -> bool:
         return (all if key == "$and" else any)(_holds(part, metadata) for part in wanted)
     (field, kind), ((named, operand),) = key, wanted.items()
     value = _stored(metadata.get(field), kind)
-    if named in _RANGES:
-        return value is not None and _RANGES[named](value, operand)
+    if named in RANGES:
+        return value is not None and RANGES[named](value, operand)
     return (value in operand) == (named == "$in")
 
 
@@ -92,18 +92,19 @@ def _stored(value: object, kind: str) -> Any:
         return int(day.replace("-", "")) if day else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if kind == "number" else None
-    return None if value is None or kind == "number" else _text(value)
+    return None if value is None or kind == "number" else as_text(value)
 
 
 def _wanted(value: object) -> dict[str, Any]:
     """What a filter's value may be in a record, by kind: a day, else a text, and a number if it reads as one."""
-    day, text = _stored(value, "day"), _text(value)
+    day, text = _stored(value, "day"), as_text(value)
     if day:
         return {"day": day}
-    return {"number": float(text), "text": text} if _NUMBER.fullmatch(text) else {"text": text}
+    return {"number": float(text), "text": text} if NUMBER.fullmatch(text) else {"text": text}
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
+    """A value as conditions compare it: a number without a needless ".0", truth in small letters."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.15g}" if isinstance(value, float) else str(value)
@@ -139,27 +140,28 @@ def _joined(named: str, parts: Sequence[Condition | None]) -> Condition | None:
 
 def _clauses(field: str, named: str, operand: Any) -> Iterator[Condition | None]:
     """The operand is one value or several: all bounds hold, and any (or, negated, none) of the values."""
-    wanted = [_wanted(one) for one in _several(operand) if one is not None]
-    if named in _RANGES:
+    wanted = [_wanted(one) for one in several(operand) if one is not None]
+    if named in RANGES:
         for one in wanted:
             kind = next(iter(one))
             if kind == "text":
                 raise ValueError(f"{field!r}: {named} needs a number or a date, got {operand!r} (dates: YYYY-MM-DD)")
             yield {(field, kind): {named: one[kind]}}
-    elif named in _MEMBERSHIP:
+    elif named in MEMBERSHIP:
         by_kind: dict[str, list[Any]] = {}
         for kind, value in (reading for one in wanted for reading in one.items()):
             by_kind.setdefault(kind, []).append(value)
-        parts = [{(field, kind): {_MEMBERSHIP[named]: values}} for kind, values in by_kind.items()]
-        yield _joined("$or" if _MEMBERSHIP[named] == "$in" else "$and", parts)
+        parts = [{(field, kind): {MEMBERSHIP[named]: values}} for kind, values in by_kind.items()]
+        yield _joined("$or" if MEMBERSHIP[named] == "$in" else "$and", parts)
     else:
         raise _unknown(named, field)
 
 
-def _several(value: Any) -> Iterable[Any]:
+def several(value: Any) -> Collection[Any]:
+    """One value or several, as several; what is several already is returned itself."""
     return value if isinstance(value, list | tuple | set | frozenset) else [value]
 
 
 def _unknown(named: str, field: str) -> ValueError:
-    known = ", ".join([*_MEMBERSHIP, *_RANGES])
+    known = ", ".join([*MEMBERSHIP, *RANGES])
     return ValueError(f"operator {named!r} of field {field!r} is not known: use {known}, and $and, $or between filters")
