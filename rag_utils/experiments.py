@@ -34,6 +34,7 @@ ANSWERED: dict[str, Callable[[str, Sequence[str]], float]] = {
     "exact_match": m.exact_match,
     "token_f1": m.token_f1,
     "accuracy": m.word_overlap_accuracy,
+    "accuracy_substring": m.substring_accuracy,
 }
 """Metrics of an answer against the gold answers."""
 
@@ -54,7 +55,8 @@ def compare(
         systems: Name -> object with `retrieve(queries, k)` or `answer(queries)`.
         corpus: Its queries are run; queries without gold are dropped and counted.
         metrics: `hits@k recall@k mrr@k ndcg@k map@k_standard` on ids; `map@10` (MultiHop-RAG's script), `facts@10`,
-            `all_facts@10` on the text of evidence facts; `exact_match token_f1 accuracy` on answers.
+            `all_facts@10` on the text of evidence facts; `exact_match token_f1 accuracy accuracy_substring` on
+            answers.
         baseline: The system that p values are against; None = no tests.
         seed: Of the bootstrap.
         level: "chunk" judges hits on `gold_chunks` of the system's own chunks; "document" on gold document ids, each
