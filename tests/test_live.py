@@ -1,4 +1,4 @@
-"""Notebook 20 with a live model: a real one behind a real server, then a server that fails in every way and recovers."""
+"""Notebook 20 with a live model: a real one behind a real server, then a server that fails in every way, then is well."""
 
 import json
 import time

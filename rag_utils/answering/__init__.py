@@ -1,6 +1,21 @@
-"""Hits to answers: sentences of the hits, or what a language model writes from them."""
+"""Hits to answers: sentences of the hits, spans of them, or what a language model writes from them."""
 
 from rag_utils.answering.extractive import ExtractiveAnswerer
 from rag_utils.answering.generation import LLMAnswerer, answer, decision, long_answer, short_answer
+from rag_utils.answering.spans import SpanAnswerer, asked_labels, best_span
+from rag_utils.answering.typed import TypedAnswerer, frequent_names, question_type
 
-__all__ = ["ExtractiveAnswerer", "LLMAnswerer", "answer", "decision", "long_answer", "short_answer"]
+__all__ = [
+    "ExtractiveAnswerer",
+    "LLMAnswerer",
+    "SpanAnswerer",
+    "TypedAnswerer",
+    "answer",
+    "asked_labels",
+    "best_span",
+    "decision",
+    "frequent_names",
+    "long_answer",
+    "question_type",
+    "short_answer",
+]

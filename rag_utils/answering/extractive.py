@@ -23,17 +23,20 @@ class ExtractiveAnswerer:
         self.retriever, self.k, self.reranker = retriever, k, reranker
 
     def answer(self, queries: Sequence[Query]) -> list[Answer]:
-        """One answer a query; its first hit is the chosen sentence, then what it was taken from. No hit, no text."""
-        found = self.retriever.retrieve(queries, self.k)
-        candidates = [_sentence_chunks(hits) for hits in found]
+        """One answer a query from the retriever's first k hits; see `read`."""
+        return self.read(queries, self.retriever.retrieve(queries, self.k))
+
+    def read(self, queries: Sequence[Query], hits: Sequence[Sequence[Hit]]) -> list[Answer]:
+        """One answer a query from given hits: its first hit is the chosen sentence, then they. No hit, no text."""
+        candidates = [_sentence_chunks(found) for found in hits]
         best = self._best(queries, candidates)
         return [
             Answer(
                 query_id=query.id,
                 text=hit.chunk.fields["text"] if hit else "",
-                hits=((hit,) if hit else ()) + tuple(hits),
+                hits=((hit,) if hit else ()) + tuple(found),
             )
-            for query, hit, hits in zip(queries, best, found, strict=True)
+            for query, hit, found in zip(queries, best, hits, strict=True)
         ]
 
     def _best(self, queries: Sequence[Query], candidates: list[list[Chunk]]) -> list[Hit | None]:
