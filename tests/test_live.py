@@ -1,4 +1,4 @@
-"""Notebook 20 with a live model: a real one behind a real server, then a server that fails in every way, then is well."""
+"""Notebook 20 with a live model: a real one behind a real server, then one that fails in every way and recovers."""
 
 import json
 import time

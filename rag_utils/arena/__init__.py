@@ -23,7 +23,8 @@ from rag_utils.arena.judges import (
 )
 from rag_utils.arena.judging import both_orders, judge_pairs, no_answer_ratio, paper_order, shown_both_ways, win_rates
 from rag_utils.arena.ratings import Controlled, bradley_terry, budget_curve, elo, length_controlled
-from rag_utils.arena.texts import NO_ANSWER, damaged, process_response, strip_citations
+from rag_utils.arena.texts import NO_ANSWER, damaged, process_response
+from rag_utils.corpora import strip_citations
 
 __all__ = [
     "NO_ANSWER",

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from rag_utils.arena.texts import NO_ANSWER, process_response, strip_citations
+from rag_utils.arena.texts import NO_ANSWER, process_response
+from rag_utils.corpora import strip_citations
 from rag_utils.provenance import note, recorded
 from rag_utils.schema import Judge, Verdict
 from rag_utils.statistics import wilson_interval

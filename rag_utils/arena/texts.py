@@ -8,17 +8,11 @@ import numpy as np
 from rag_utils.chunking import sentences
 
 NO_ANSWER = "I couldn't find an answer."
-_CITATION = re.compile(r"\s*\[\d+(?:\s*,\s*\d+)*\]")
 _FAILED = "FAIL TO GENERATE ANS."
 _THINKING = [("<thinking>", "</thinking>")] + [(word, "Answer: ") for word in ("Thinking: ", "Thoughts: ", "Thought: ")]
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NAME = re.compile(r"(?<=[a-z0-9,;:)] )[A-Z]\w+(?: [A-Z]\w+)*")
 """Words with a capital inside a sentence; at its beginning every word has one."""
-
-
-def strip_citations(text: str) -> str:
-    """The text without marks such as `[3]` and `[1, 4]`, which only the human answers have; `[sic]` stays."""
-    return _CITATION.sub("", text)
 
 
 def process_response(text: str) -> str:
