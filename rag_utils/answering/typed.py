@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rag_utils.answering.spans import asked_labels
-from rag_utils.chunking import passage
+from rag_utils.chunking import no_use_for_entities, passage
 from rag_utils.corpora import Corpus, is_dev
 from rag_utils.filters import NamedSourceExtractor
 from rag_utils.filters.validation import Sources
@@ -152,17 +152,12 @@ def frequent_names(questions: Sequence[str], hits: Sequence[Sequence[Hit]], nlp:
     whatever number of questions it was found for.
     """
     passages = {hit.chunk.id: passage(hit.chunk) for found in hits for hit in found}
-    unused = [name for name, pipe in nlp.pipeline if not _finds_entities(name, pipe)]
-    names = dict(zip(passages, map(_names, nlp.pipe(passages.values(), disable=unused)), strict=True))
+    parsed = nlp.pipe(passages.values(), disable=no_use_for_entities(nlp))
+    names = dict(zip(passages, map(_names, parsed), strict=True))
     return [
         _most_frequent(question, [name for hit in found for name in names[hit.chunk.id]])
         for question, found in zip(questions, hits, strict=True)
     ]
-
-
-def _finds_entities(name: str, pipe: Any) -> bool:
-    """Whether the component does, or makes vectors for one that does."""
-    return name in ("ner", "entity_ruler") or "ner" in getattr(pipe, "listening_components", ())
 
 
 def _names(document: Any) -> list[tuple[str, str]]:

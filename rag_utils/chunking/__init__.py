@@ -10,7 +10,7 @@ from rag_utils.chunking._chunkers import (
     whole,
 )
 from rag_utils.chunking._gold import chunking_ceiling, gold_chunks, reachable_facts
-from rag_utils.chunking._sentences import load_pipeline, sentences
+from rag_utils.chunking._sentences import load_pipeline, no_use_for_entities, sentences
 
 __all__ = [
     "by_pieces",
@@ -21,6 +21,7 @@ __all__ = [
     "count_words_and_marks",
     "gold_chunks",
     "load_pipeline",
+    "no_use_for_entities",
     "passage",
     "reachable_facts",
     "sentences",

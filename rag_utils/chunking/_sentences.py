@@ -64,6 +64,15 @@ def load_pipeline(name: str = "en_core_web_sm", *, disable: tuple[str, ...] = ()
     )
 
 
+def no_use_for_entities(nlp: Any) -> list[str]:
+    """Names of a pipeline's components that neither find entities nor make vectors for one that does."""
+    return [
+        name
+        for name, pipe in nlp.pipeline
+        if name not in ("ner", "entity_ruler") and "ner" not in getattr(pipe, "listening_components", ())
+    ]
+
+
 def _is_border(text: str, start: int, end: int, match: re.Match[str]) -> bool:
     following = text[match.end() : match.end() + 40]
     if text.count("\n", end, match.end()) > 1:

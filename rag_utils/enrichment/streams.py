@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rag_utils.chunking import no_use_for_entities
 from rag_utils.schema import Embedder
 
 Scored = list[tuple[str, float]]
@@ -138,7 +139,7 @@ class EntityEnricher:
 
     def __init__(self, nlp: Any, *, top: int = 3, types: Sequence[str] = ENTITY_TYPES):
         self._nlp, self._top, self._types = nlp, top, frozenset(types)
-        self._unused = [name for name, pipe in nlp.pipeline if not _finds_entities(name, pipe)]
+        self._unused = no_use_for_entities(nlp)
         self.settings = json.dumps([nlp.meta["name"], nlp.meta["version"], nlp.pipe_names, top, sorted(types)])
 
     def __call__(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
@@ -156,8 +157,3 @@ class EntityEnricher:
 def one_line(text: str) -> str:
     """White space made single blanks, none at the ends."""
     return " ".join(text.split())
-
-
-def _finds_entities(name: str, pipe: Any) -> bool:
-    """Whether the component does, or makes vectors for one that does."""
-    return name in {"ner", "entity_ruler"} or "ner" in getattr(pipe, "listening_components", ())

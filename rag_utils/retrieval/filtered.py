@@ -1,4 +1,4 @@
-"""Retrieval behind filters that were read out of the questions (Multi-Meta-RAG, arXiv 2406.13213, sections 3.1, 3.2)."""
+"""Retrieval behind filters that were read out of the questions (Multi-Meta-RAG, arXiv 2406.13213, section 3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
