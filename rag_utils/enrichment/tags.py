@@ -111,7 +111,7 @@ class LLMTitleEnricher(_LLMEnricher):
     def _read(self, reply: Reply) -> tuple[dict[str, list[str]], list[str]]:
         first = re.sub(r"^\W*title:", "", reply.text.strip().partition("\n")[0], flags=re.IGNORECASE)
         title = one_line(first.strip("\"'“”‘’*#` "))
-        return {self.field: [title]} if title and not reply.error else {}, ["empty"]
+        return ({self.field: [title]}, []) if title and not reply.error else ({}, ["empty"])
 
 
 def read_values(
