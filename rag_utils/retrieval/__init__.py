@@ -1,17 +1,21 @@
 """Queries to hits: retrievers with one verb, their fusions, filters from a table, and a reranker on top."""
 
+from rag_utils.retrieval.boosted import BoostedFields, coordinate_search, expected_hits
 from rag_utils.retrieval.filtered import Filtered
 from rag_utils.retrieval.fusion import FUSIONS, fuse, fuse_hits
 from rag_utils.retrieval.retrievers import DenseRetriever, HybridRetriever, LexicalRetriever, Remembered, Reranked
 
 __all__ = [
     "FUSIONS",
+    "BoostedFields",
     "DenseRetriever",
     "Filtered",
     "HybridRetriever",
     "LexicalRetriever",
     "Remembered",
     "Reranked",
+    "coordinate_search",
+    "expected_hits",
     "fuse",
     "fuse_hits",
 ]
