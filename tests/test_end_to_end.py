@@ -152,6 +152,55 @@ def test_hybrid_beats_its_parts_on_the_news(quick):
         assert (wide[low] <= wide[high]).all()
 
 
+def test_named_sources_read_filters_better_than_the_small_model(quick):
+    results = _results(quick["20_metadata_extraction"])
+    exact, small = results.xs("exact_set", level="metric"), "qwen2.5-coder-1.5b"
+    assert exact.loc["named sources", "value"] > exact.loc[small, "value"]
+    assert exact.loc["oracle", "value"] == 1 and exact.loc["named sources", "n"] == NEWS_QUESTIONS - NEWS_NULL
+    assert results.loc[("named sources", "empty_rate"), "value"] == 0
+    assert exact.loc[small, "dropped"] == 0  # every reply is recorded
+
+
+def test_the_oracle_bounds_every_filter(quick):
+    hits = _results(quick["21_filtered_retrieval"]).xs("hits@4", level="metric")["value"]
+    for search in ("dense", "bm25", "hybrid"):
+        assert hits[f"{search} + oracle"] >= max(hits[search], hits[f"{search} + filter"])
+
+
+def test_answers_are_all_there_and_a_constant_is_beside_them(quick):
+    results = _results(quick["22_filtered_answers"])
+    rows = results.loc[["llm, no filter", "llm, filter", "no llm", "eight common words"]]
+    assert (rows.xs("accuracy", level="metric")["n"] == 32).all()  # no reply is missing
+    assert results.loc[("always insufficient", "null_recall"), "value"] == 1
+    assert results.loc[("eight common words", "exact_match"), "value"] == 0
+
+
+def test_selection_keeps_its_promise_in_simulation(quick):
+    results = _results(quick["31_forward_selection"])
+    assert results.loc[("holm", "noise_let_in"), "value"] <= 0.07
+    assert results.loc[("holm", "noise_let_in"), "value"] < results.loc[("uncorrected", "noise_let_in"), "low"]
+    assert results.loc[("holm", "useful_found"), "value"] >= 0.95
+
+
+def test_eight_configurations_are_measured(quick):
+    results = _results(quick["41_boosted_fields"]).xs("hits@1", level="metric")
+    kinds = ("no meta", "existing", "enriched", "both")
+    names = ["knn no meta", *(f"hybrid {k}" for k in kinds), *(f"boosted {k}" for k in kinds[1:])]
+    assert set(names) <= set(results.index)
+
+
+def test_judging_in_both_orders_undoes_a_love_of_the_first_place(quick):
+    results = _results(quick["60_pairwise_judge"])
+    assert results.loc[("coverage + length", "win_first_sentence"), "value"] == 1
+    planted = results.xs("win_both_order", level="metric")
+    assert (planted["value"] == 0).all() and len(planted) == 1
+
+
+def test_ratings_by_question_cover_the_truth_and_by_battle_do_not(quick):
+    coverage = _results(quick["62_ratings"]).xs("coverage", level="metric")
+    assert coverage.loc["bradley-terry, by question", "value"] > 0.9 > coverage.loc["bradley-terry, by battle", "high"]
+
+
 def test_a_corpus_of_ones_own(tmp_path, monkeypatch):
     """A BEIR folder with metadata of its own goes through notebook 40 to a table."""
     folder = tmp_path / "my corpus"
