@@ -624,3 +624,20 @@ def test_discrimination_on_lfrqa_reaches_the_floor():
         pairs = [pair for pair in triples if pair[1] != pair[2]]
         rates = win_rates(judge(pairs))  # in either order the same
         assert rates.loc[0, "value"] >= 0.95, how
+
+
+def test_groups_may_be_a_column_and_be_missing():
+    verdicts, names = [Verdict.WIN, Verdict.TIE, Verdict.LOSS], ["x & | y", None, None]
+    expected = win_rates(verdicts, names)
+    assert expected.loc[expected.metric == "win", "n"].tolist() == [3, 1, 2]
+    for groups in (pd.Series(names, index=[7, 8, 9]), np.array(names), ["x & | y", math.nan, math.nan]):
+        pd.testing.assert_frame_equal(win_rates(verdicts, groups), expected)
+    with pytest.raises(ValueError, match="1 groups for 3 questions"):
+        win_rates(verdicts, ["x"])
+
+
+def test_what_is_no_verdict_is_refused_not_counted_as_a_loss():
+    assert both_orders(["win"], ["loss"]) == [Verdict.WIN]
+    for judged in (lambda: win_rates([None]), lambda: both_orders([1], [-1])):
+        with pytest.raises(ValueError, match="not a valid Verdict"):
+            judged()

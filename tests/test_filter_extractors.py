@@ -90,7 +90,7 @@ def test_any_field_has_names_and_a_name_may_stand_for_values_of_two_fields():
         {
             "section": {"$in": ["science"]},
             "author": {"$in": ["Ada Vo"]},
-            "year": {"$in": ["2022"]},
+            "year": {"$in": [2022]},
             "source": {"$in": ["Ada Vo"]},
         },
         None,

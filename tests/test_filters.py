@@ -4,6 +4,7 @@ Replies of models are read, validated and relaxed; a double stands for the model
 """
 
 import json
+import math
 import random
 from datetime import date
 from itertools import pairwise
@@ -235,7 +236,7 @@ def test_names_with_marks_survive_repair():
 
 def test_allowed_fields():
     assert allowed_fields(["b", "a", "b"]) == {"source": ("a", "b"), "published_at": None}
-    assert allowed_fields({"year": [2023.0, 2021]}) == {"year": ("2021", "2023"), "published_at": None}
+    assert allowed_fields({"year": [2023.0, None, 2021]}) == {"year": (2021, 2023.0), "published_at": None}
     with pytest.raises(ValueError, match=r"'source'.*'Tin Post'.*list"):
         allowed_fields("Tin Post")
 
@@ -445,3 +446,19 @@ def test_without_values_there_are_no_examples():
         LLMFilterExtractor(Scripted(), {"year": None})
     with pytest.raises(ValueError, match="mode 'strict'"):
         LLMFilterExtractor(Scripted(), SOURCES, "strict")
+
+
+def test_numbers_compare_whatever_their_type_and_size():
+    record = {"year": np.int64(2023), "share": 3e-7, "score": np.float32(0.5), "size": math.nan}
+    for where in ({"year": {"$gte": 2023}}, {"share": {"$gt": 1e-7, "$lt": np.float64(1e-6)}}, {"score": 0.5}):
+        assert matches(where, record), where
+        assert validate_filter(where, {"year": None, "share": None, "score": None}) == (where, {})
+    assert not matches({"share": {"$gt": 1e20}}, record)
+    assert chroma_metadata(record) == {"year": 2023, "share": 3e-7, "score": 0.5}
+
+
+def test_values_are_those_of_the_corpus_in_its_own_type():
+    fields = {"year": [2022, 2023], "open": [True, False]}
+    asked = {"year": {"$in": ["2023", 2023, 2023.0]}, "open": "True"}
+    assert validate_filter(asked, fields) == ({"year": {"$in": [2023]}, "open": True}, {})
+    assert relax({"year": 2023}, fields) == [("as asked", {"year": 2023}), ("no filter", {})]

@@ -379,3 +379,11 @@ def test_nothing_but_ties_correlates_0():
 def test_sizes_out_of_range(sizes):
     with pytest.raises(ValueError, match=r"sizes \[(0|3)\].*2 battles"):
         budget_curve(_battles(("p", "q", A), ("q", "p", A)), sizes)
+
+
+def test_columns_may_be_categories():
+    battles = pd.DataFrame({"query": [1, 2, 3], "model_a": ["a"] * 3, "model_b": ["b"] * 3})
+    battles["winner"] = ["model_a", "model_b", "model_a"]
+    categories = battles.astype(dict.fromkeys(["model_a", "model_b", "winner"], "category"))
+    assert elo(categories) == elo(battles)
+    pd.testing.assert_frame_equal(bradley_terry(categories, 50), bradley_terry(battles, 50), check_dtype=False)

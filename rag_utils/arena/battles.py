@@ -21,6 +21,7 @@ def checked(battles: Battles, columns: list[str]) -> pd.DataFrame:
         ValueError: No battles, a column is missing or has missing values, or a winner is unknown.
     """
     frame = battles if isinstance(battles, pd.DataFrame) else pd.DataFrame(list(battles))
+    frame = frame.astype(dict.fromkeys(frame.select_dtypes("category"), object))  # unlike categories cannot be compared
     if absent := [column for column in columns if column not in frame]:
         raise ValueError(f"{len(frame)} battles without {absent}: each needs {columns}")
     wrong = frame.winner[~frame.winner.isin(OUTCOMES)]

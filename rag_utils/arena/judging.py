@@ -69,7 +69,7 @@ def both_orders(first: Sequence[Verdict], second: Sequence[Verdict]) -> list[Ver
     if len(first) != len(second):
         raise ValueError(f"{len(first)} verdicts against {len(second)}: every pair needs one in each order")
     combined, inconsistent = [], 0
-    for one, other in zip(first, second, strict=True):
+    for one, other in zip(map(Verdict, first), map(Verdict, second), strict=True):
         invalid = Verdict.INVALID in (one, other)
         consistent = one is _TURNED.get(other, other)
         inconsistent += not (invalid or consistent)
@@ -105,7 +105,7 @@ def win_rates(verdicts: Sequence[Verdict], groups: Sequence[str] | None = None) 
     """
     counted = {"win": (Verdict.WIN,), "win_tie": (Verdict.WIN, Verdict.TIE)}
     flags = {
-        metric: [None if verdict is Verdict.INVALID else verdict in wanted for verdict in verdicts]
+        metric: [None if verdict is Verdict.INVALID else verdict in wanted for verdict in map(Verdict, verdicts)]
         for metric, wanted in counted.items()
     }
     return _shares(flags, groups)
@@ -118,13 +118,17 @@ def no_answer_ratio(answers: Sequence[str], groups: Sequence[str] | None = None)
 
 
 def _shares(flags: Mapping[str, Sequence[bool | None]], groups: Sequence[str] | None) -> pd.DataFrame:
-    names = list(dict.fromkeys(groups or ()))
+    group_of = [] if groups is None else [None if pd.isna(group) else group for group in groups]
+    n = len(next(iter(flags.values())))
+    if groups is not None and len(group_of) != n:
+        raise ValueError(f"{len(group_of)} groups for {n} questions: give one each")
+    names = list(dict.fromkeys(group_of))
     if "all" in names:
         raise ValueError("a group is named 'all', as the pooled row is: rename it")
     rows = []
     for group in ["all", *names]:
         for metric, column in flags.items():
-            members = column if group == "all" else [f for f, g in zip(column, groups or (), strict=True) if g == group]
+            members = column if group == "all" else [f for f, g in zip(column, group_of, strict=True) if g == group]
             used = [flag for flag in members if flag is not None]
             value = sum(used) / len(used) if used else math.nan
             limits = wilson_interval(sum(used), len(used))

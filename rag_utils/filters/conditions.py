@@ -13,6 +13,7 @@ as in Chroma, and no other condition. Ranges need dates or numbers.
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from rag_utils.corpora.dates import iso_day
@@ -25,7 +26,7 @@ Condition = dict[Any, Any]
 _KINDS = ("text", "number", "day")
 RANGES = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 MEMBERSHIP = {"$in": "$in", "$eq": "$in", "$nin": "$nin", "$ne": "$nin"}
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def matches(where: Where | None, metadata: Metadata) -> bool:
@@ -90,8 +91,8 @@ def _stored(value: object, kind: str) -> Any:
     if kind == "day":
         day = iso_day(value)
         return int(day.replace("-", "")) if day else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if kind == "number" else None
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return as_number(value) if kind == "number" else None
     return None if value is None or kind == "number" else as_text(value)
 
 
@@ -100,14 +101,23 @@ def _wanted(value: object) -> dict[str, Any]:
     day, text = _stored(value, "day"), as_text(value)
     if day:
         return {"day": day}
-    return {"number": float(text), "text": text} if NUMBER.fullmatch(text) else {"text": text}
+    number = as_number(value)
+    return {"text": text} if number is None else {"number": number, "text": text}
 
 
 def as_text(value: object) -> str:
     """A value as conditions compare it: a number without a needless ".0", truth in small letters."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.15g}" if isinstance(value, float) else str(value)
+    return f"{float(value):.15g}" if isinstance(value, Real) and not isinstance(value, Integral) else str(value)
+
+
+def as_number(value: object) -> float | None:
+    """A number, also numpy's, or a text that writes one; None for all else, truth and NaN among it."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return float(value) if value == value else None
+    text = as_text(value)
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _read(where: Where) -> Condition | None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from rag_utils.filters.conditions import Where
+from rag_utils.filters.conditions import Where, as_text
 from rag_utils.filters.quality import named_values
 from rag_utils.filters.validation import Sources, allowed_fields, validate_filter
 from rag_utils.schema import Embedder
@@ -35,7 +35,7 @@ class _Name(NamedTuple):
 
     spelling: str
     exact: bool
-    targets: list[tuple[str, str]]
+    targets: list[tuple[str, Any]]
 
     def stands_at(self, start: int, question: str) -> bool:
         end = start + len(self.spelling)
@@ -78,8 +78,8 @@ class NamedSourceExtractor:
         return [self._read(_plain(question)) or None for question in questions]
 
     def _read(self, question: str) -> dict[str, Any]:
-        wanted: dict[str, list[str]] = defaultdict(list)
-        unwanted: dict[str, list[str]] = defaultdict(list)
+        wanted: dict[str, list[Any]] = defaultdict(list)
+        unwanted: dict[str, list[Any]] = defaultdict(list)
         ruled_out, end = False, 0
         for start, stop, targets in self._mentions(_DATE.sub(lambda date: "." * len(date[0]), question)):
             listed = bool(_AND.fullmatch(question, end, start))
@@ -98,7 +98,7 @@ class NamedSourceExtractor:
             where[field] = {"$in": _distinct(kept)} if kept else {"$nin": _distinct(unwanted[field])}
         return where | self._published(question, len(named_values(where)))
 
-    def _mentions(self, question: str) -> Iterator[tuple[int, int, list[tuple[str, str]]]]:
+    def _mentions(self, question: str) -> Iterator[tuple[int, int, list[tuple[str, Any]]]]:
         """First character of a name, one past its last, and the fields and values that it stands for."""
         end = 0
         for word in _WORD.finditer(question):
@@ -171,20 +171,20 @@ class LinearProbe:
         ]
 
 
-def _by_first_word(fields: Mapping[str, Sequence[str] | None]) -> dict[str, list[_Name]]:
+def _by_first_word(fields: Mapping[str, Sequence[Any] | None]) -> dict[str, list[_Name]]:
     """Names by the first word of their spelling, the longest first: a question costs a look-up a word."""
-    targets: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    targets: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for field, values in fields.items():
-        own = set(values or ())
-        for value in own:
-            for alias in {value, *(_aliases(value) - own)}:  # another's whole name is no alias
+        own = {as_text(value): value for value in values or ()}
+        for name, value in own.items():
+            for alias in {name, *(_aliases(name) - own.keys())}:  # another's whole name is no alias
                 targets[_plain(alias)].append((field, value))
     names: dict[str, list[_Name]] = defaultdict(list)
     for alias in sorted(targets, key=len, reverse=True):
         if first := _WORD.search(alias):
             spelling, word = alias[first.start() :], alias.removeprefix("The ")
             exact = " " not in word and word == word.capitalize()
-            names[first[0].casefold()].append(_Name(spelling, exact, sorted(targets[alias])))
+            names[first[0].casefold()].append(_Name(spelling, exact, targets[alias]))
     return names
 
 
@@ -199,5 +199,5 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("’", "'").split())
 
 
-def _distinct(values: Iterable[str]) -> list[str]:
+def _distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
-from rag_utils.filters.conditions import MEMBERSHIP, RANGES
+from rag_utils.filters.conditions import MEMBERSHIP, RANGES, as_text
 from rag_utils.filters.validation import Dropped, Mode, Sources, allowed_fields, validate_filter
 from rag_utils.llm import load_prompt, parse_json
 from rag_utils.provenance import note
@@ -93,7 +93,7 @@ class LLMFilterExtractor:
         self._values = {
             "fields": "\n".join(_described(field, values) for field, values in fields.items()),
             "field": named[0],
-            **dict(zip(("first", "second", "third"), cycle(fields[named[0]] or ()), strict=False)),
+            **dict(zip(("first", "second", "third"), cycle(map(as_text, fields[named[0]] or ())), strict=False)),
         }
 
     def prompt(self, question: str) -> Prompt:
@@ -138,7 +138,8 @@ def _again(prompt: Prompt, reply: Reply) -> Prompt:
     return replace(prompt, messages=(*prompt.messages, ("assistant", reply.text), ("user", _ASK_AGAIN)))
 
 
-def _described(field: str, values: Sequence[str] | None) -> str:
+def _described(field: str, values: Sequence[Any] | None) -> str:
     free = "any date" if field == "published_at" else "any number, or any date"
-    stated = f'{free}, written like "March 4, 2024"' if values is None else json.dumps(values, ensure_ascii=False)
-    return f"{field}: {stated}"
+    if values is None:
+        return f'{field}: {free}, written like "March 4, 2024"'
+    return f"{field}: {json.dumps([*map(as_text, values)], ensure_ascii=False)}"

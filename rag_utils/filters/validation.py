@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, Literal, get_args
 
 from rag_utils.corpora.dates import iso_day
-from rag_utils.filters.conditions import MEMBERSHIP, NUMBER, RANGES, Where, as_text, several, to_chroma
+from rag_utils.filters.conditions import MEMBERSHIP, RANGES, Where, as_number, as_text, several, to_chroma
 
 Sources = Iterable[str] | Mapping[str, Iterable[Any] | None]
 Mode = Literal["sound", "paper"]
@@ -17,22 +17,23 @@ _DATE = "published_at"
 _MONTHS = "January February March April May June July August September October November December".split()
 
 
-def allowed_fields(sources: Sources) -> dict[str, tuple[str, ...] | None]:
+def allowed_fields(sources: Sources) -> dict[str, tuple[Any, ...] | None]:
     """Fields that a filter may use, with their allowed values in order of the alphabet; None = any date or number.
 
     Args:
         sources: Names of outlets, short for `{"source": names}`, or a mapping of fields to their allowed values.
-            `published_at` is added as any date.
+            `published_at` is added as any date, None among values is none, and of values with one text one stays.
 
     Raises:
         ValueError: A text where a list of values belongs.
     """
     fields = sources if isinstance(sources, Mapping) else {"source": sources}
-    allowed: dict[str, tuple[str, ...] | None] = {}
+    allowed: dict[str, tuple[Any, ...] | None] = {}
     for name, values in fields.items():
         if isinstance(values, str):
             raise ValueError(f"the allowed values of {name!r} are the text {values!r}: give a list of values")
-        allowed[name] = None if values is None else tuple(sorted(set(map(as_text, values))))
+        distinct = None if values is None else {as_text(value): value for value in values if value is not None}
+        allowed[name] = None if distinct is None else tuple(distinct[text] for text in sorted(distinct))
     allowed.setdefault(_DATE, None)
     return allowed
 
@@ -97,7 +98,7 @@ def _without_dates(where: Where) -> dict[str, Any]:
 class _Cleaner:
     """Sound validation of one filter; collects what it drops."""
 
-    allowed: Mapping[str, tuple[str, ...] | None]
+    allowed: Mapping[str, tuple[Any, ...] | None]
     dropped: Dropped = field(default_factory=dict)
 
     def cleaned(self, where: Where) -> dict[str, Any]:
@@ -141,7 +142,7 @@ class _Cleaner:
         """The allowed value that is meant, or the date or number; None if there is none."""
         allowed = self.allowed[name]
         if allowed is not None:
-            exact = [own for own in allowed if own == as_text(value)]
+            exact = [own for own in allowed if as_text(own) == as_text(value)]
             return next(iter(exact or [own for own in allowed if _folded(own) == _folded(value)]), None)
         day = iso_day(value)
         if day:
@@ -161,7 +162,7 @@ def _folded(value: object) -> str:
 
 
 def _has_order(value: object) -> bool:
-    return bool(iso_day(value) or NUMBER.fullmatch(as_text(value)))
+    return bool(iso_day(value)) or as_number(value) is not None
 
 
 def _written(day: date) -> str:
