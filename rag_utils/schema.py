@@ -7,9 +7,10 @@ compose without glue.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Run = dict[str, dict[str, float]]
 """Query id -> chunk id -> score, higher is better."""
@@ -113,7 +114,7 @@ class Verdict(Enum):
 class Embedder(Protocol):
     """Texts to an array (n, d) of float32, each row of unit length (a blank text may give a zero row)."""
 
-    def __call__(self, texts: Sequence[str]) -> np.ndarray: ...
+    def __call__(self, texts: Sequence[str]) -> "np.ndarray": ...
 
 
 @runtime_checkable
