@@ -632,7 +632,8 @@ def test_a_real_model_in_process_and_behind_a_server_say_the_same(monkeypatch, t
 def test_recorded_replies_are_what_the_model_says():
     """Three of those that were recorded with the file at hand, asked again: the same words, mistakes included."""
     lines = [line for file in memory.FOLDER.glob("*.jsonl.gz") for line in memory._lines(file)]
-    own = [line for line in lines if line["checksum"] == load_llm(f"gguf:{small_model()}").revision]
+    revision = load_llm(f"gguf:{small_model()}").revision  # the hash of a large file: once
+    own = [line for line in lines if line["checksum"] == revision]
     if not own:
         pytest.skip("no reply is recorded with this model: name the recorded one, RAG_GGUF=path")
     for line in sorted(own, key=lambda line: line["reply"]["tokens_in"] + 3 * line["reply"]["tokens_out"])[:3]:
