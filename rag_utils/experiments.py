@@ -55,8 +55,8 @@ def compare(
         systems: Name -> object with `retrieve(queries, k)` or `answer(queries)`.
         corpus: Its queries are run; queries without gold are dropped and counted.
         metrics: `hits@k recall@k mrr@k ndcg@k map@k_standard` on ids; `map@10` (MultiHop-RAG's script), `facts@10`,
-            `all_facts@10` on the text of evidence facts; `exact_match token_f1 accuracy accuracy_substring` on
-            answers.
+            `all_facts@10` on the text of evidence facts; on answers `exact_match token_f1`, `accuracy` (a word in
+            common) and `accuracy_substring`.
         baseline: The system that p values are against; None = no tests.
         seed: Of the bootstrap.
         level: "chunk" judges hits on `gold_chunks` of the system's own chunks; "document" on gold document ids, each
@@ -76,9 +76,8 @@ def score_queries(
     """The value of each metric for each system and query.
 
     Returns:
-        Columns `query_id, system, metric, value`; NaN where a query has no gold to be judged by, or
-        its answer no reply. A metric that a corpus
-        or system cannot have (facts without facts, answers of a retriever) has no rows.
+        Columns `query_id, system, metric, value`; NaN where a query has no gold to be judged by, or its answer no
+        reply. A metric that a corpus or system cannot have (facts without facts, answers of a retriever) has no rows.
 
     Raises:
         ValueError: An unknown metric or level, a metric that none of the systems can have, no queries, or answers that

@@ -87,8 +87,10 @@ class Reply:
         return self.error in MISSING
 
 
-MISSING = ("not recorded", "timeout", "rate limit", "server", "refused")
-"""Errors of replies that are missing; all but the first may pass when the server is asked again."""
+MAY_PASS = ("timeout", "rate limit", "server", "refused")
+"""Errors that may pass when the server is asked again."""
+MISSING = ("not recorded", *MAY_PASS)
+"""Errors of replies that are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

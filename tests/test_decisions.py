@@ -35,5 +35,5 @@ def test_the_classifier_learns_from_dev_rows_only():
     answers = DecisionClassifier(bm25).fit(dev).answer(test.queries)
     assert {answer.text for answer in answers} <= {"yes", "no", "maybe"}
     assert [answer.query_id for answer in answers] == [query.id for query in test.queries]
-    with pytest.raises(ValueError, match="test rows"):
+    with pytest.raises(ValueError, match="no dev rows"):
         DecisionClassifier(bm25).fit(test)

@@ -462,3 +462,23 @@ def test_values_are_those_of_the_corpus_in_its_own_type():
     asked = {"year": {"$in": ["2023", 2023, 2023.0]}, "open": "True"}
     assert validate_filter(asked, fields) == ({"year": {"$in": [2023]}, "open": True}, {})
     assert relax({"year": 2023}, fields) == [("as asked", {"year": 2023}), ("no filter", {})]
+
+
+def test_arrays_are_lists_and_what_is_no_filter_is_named():
+    years = {"year": {"$in": np.array([2022, 2023])}}
+    sources = {"year": [2021, 2022, 2023]}
+    assert [matches(years, {"year": year}) for year in (2021, 2022, 2023)] == [False, True, True]
+    assert to_chroma(years) == to_chroma({"year": {"$in": [2022, 2023]}})
+    assert validate_filter({"$or": [years, {"year": 2021}]}, sources)[0] == {
+        "$or": [{"year": {"$in": [2022, 2023]}}, {"year": 2021}]
+    }
+    assert [rung for rung, _ in relax(years, sources)] == ["as asked", "no filter"]
+    for read in (
+        lambda w: matches(w, {}),
+        to_chroma,
+        lambda w: validate_filter(w, sources),
+        lambda w: relax(w, sources),
+    ):
+        for wrong in ([1], "Tin Post", 7):
+            with pytest.raises(ValueError, match="maps fields to conditions"):
+                read(wrong)

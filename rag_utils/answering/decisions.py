@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from rag_utils.corpora import Corpus, is_dev
+from rag_utils.corpora import Corpus, require_side
 from rag_utils.schema import Answer, Query, Retriever
 
 DECISIONS = ("yes", "no", "maybe")
@@ -66,8 +66,7 @@ class DecisionClassifier:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        if wrong := [query.id for query in corpus.queries if not is_dev(query.id, corpus.dev_share)]:
-            raise ValueError(f"{len(wrong)} questions are test rows, as {wrong[0]!r}: load the corpus with split='dev'")
+        require_side(corpus, "dev")
         texts = {document.id: document.text for document in corpus.documents}
         judged = [query for query in corpus.queries if corpus.gold_documents.get(query.id)]
         rows = [features(query.text, texts[next(iter(corpus.gold_documents[query.id]))]) for query in judged]

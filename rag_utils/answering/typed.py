@@ -10,7 +10,7 @@ from typing import Any
 
 from rag_utils.answering.spans import asked_labels
 from rag_utils.chunking import no_use_for_entities, passage
-from rag_utils.corpora import Corpus, is_dev
+from rag_utils.corpora import Corpus, require_side
 from rag_utils.filters import NamedSourceExtractor
 from rag_utils.filters.validation import Sources
 from rag_utils.indexing import stems, words
@@ -74,8 +74,7 @@ class TypedAnswerer:
         Raises:
             ValueError: A question is a test row, or one of the two has nothing to tell apart.
         """
-        if wrong := [query.id for query in corpus.queries if not is_dev(query.id, corpus.dev_share)]:
-            raise ValueError(f"{len(wrong)} questions are test rows, as {wrong[0]!r}: load the corpus with split='dev'")
+        require_side(corpus, "dev")
         typed = [query for query in corpus.queries if query.id in corpus.types]
         evidence = self._evidence(typed, self.retriever.retrieve(typed, self.k))
         self._null = _classifier("null", evidence, [corpus.types[query.id] == "null" for query in typed])

@@ -8,7 +8,7 @@ A folder of PDF, HTML, Markdown, text and Word files is read by `files`; pairs o
 
 from rag_utils.corpora._adapters import strip_citations
 from rag_utils.corpora._catalogue import list_corpora
-from rag_utils.corpora._corpus import Corpus, is_dev, load_corpus
+from rag_utils.corpora._corpus import Corpus, is_dev, load_corpus, require_side
 from rag_utils.corpora._preferences import Preferences, load_preferences
 from rag_utils.corpora._recorded import load_recorded
 
@@ -20,5 +20,6 @@ __all__ = [
     "load_corpus",
     "load_preferences",
     "load_recorded",
+    "require_side",
     "strip_citations",
 ]

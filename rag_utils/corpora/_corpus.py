@@ -78,6 +78,16 @@ def is_dev(query_id: str, dev_share: float = 0.4) -> bool:
     return int(sha256(query_id.encode()).hexdigest()[:8], 16) % 100 < round(dev_share * 100)
 
 
+def require_side(corpus: Corpus, side: str) -> None:
+    """ValueError, with one of them, if any query of the corpus is not on this side of the split, "dev" or "test"."""
+    wrong = [query.id for query in corpus.queries if is_dev(query.id, corpus.dev_share) != (side == "dev")]
+    if wrong:
+        raise ValueError(
+            f"{corpus.name}: {len(wrong)} of {len(corpus.queries)} questions are no {side} rows, as {wrong[0]!r}: "
+            f"load the corpus with split={side!r}"
+        )
+
+
 def load_corpus(
     name: str | Path,
     *,

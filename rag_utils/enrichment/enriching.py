@@ -83,7 +83,8 @@ def _rows(enricher: Any, texts: list[str], store: Store | None, progress: bool) 
     missing = [text for text in texts if text not in rows]
     _tell_cost(enricher, missing)
     failures: Mapping[str, str] = getattr(enricher, "failures", {})
-    with tqdm(total=len(texts), initial=len(rows), desc=enricher.field, unit=" texts", disable=not progress) as bar:
+    quiet = {} if progress else {"disable": True}  # said only if asked for: TQDM_DISABLE counts, as in the runner
+    with tqdm(total=len(texts), initial=len(rows), desc=enricher.field, unit=" texts", **quiet) as bar:
         for start in range(0, len(missing), _TEXTS_A_CALL):
             new = _made(enricher, missing[start : start + _TEXTS_A_CALL])
             if kept is not None:

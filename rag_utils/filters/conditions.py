@@ -41,7 +41,7 @@ def matches(where: Where | None, metadata: Metadata) -> bool:
 
 def matcher(where: Where | None) -> Callable[[Metadata], bool]:
     """The filter as a test of records, read once; raises as `matches` does."""
-    condition = _read(where or {})
+    condition = _read(where)
     return lambda metadata: condition is None or _holds(condition, metadata)
 
 
@@ -53,7 +53,7 @@ def to_chroma(where: Where | None) -> dict[str, Any] | None:
     Raises:
         ValueError: As `matches`.
     """
-    condition = _read(where or {})
+    condition = _read(where)
     return None if condition is None else _written(condition)
 
 
@@ -120,12 +120,10 @@ def as_number(value: object) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _read(where: Where) -> Condition | None:
+def _read(where: Where | None) -> Condition | None:
     """The condition that the filter states; None if it states none."""
-    if not isinstance(where, Mapping):
-        raise ValueError(f"a filter maps fields to conditions, got {where!r}")
     parts: list[Condition | None] = []
-    for field, value in where.items():
+    for field, value in as_mapping(where).items():
         if not isinstance(field, str):
             raise ValueError(f"{field!r} is no field: a filter's fields are named by text, got {where!r}")
         if field in ("$and", "$or"):
@@ -138,6 +136,21 @@ def _read(where: Where) -> Condition | None:
             conditions = value if isinstance(value, Mapping) else {"$in": value}
             parts += [part for named, operand in conditions.items() for part in _clauses(field, named, operand)]
     return _joined("$and", parts)
+
+
+def as_mapping(where: Any) -> Where:
+    """The filter, {} for None, with arrays and the like as lists; ValueError if it is no mapping."""
+    if not isinstance(where, Mapping | None):
+        raise ValueError(f"a filter maps fields to conditions, got {where!r}")
+    return {field: _listed(value) for field, value in (where or {}).items()}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _listed(operand) for name, operand in value.items()}
+    if isinstance(value, str | bytes | tuple | set | frozenset) or not isinstance(value, Collection):
+        return value
+    return [_listed(one) for one in value]
 
 
 def _joined(named: str, parts: Sequence[Condition | None]) -> Condition | None:

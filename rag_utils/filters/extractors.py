@@ -90,10 +90,8 @@ class NamedSourceExtractor:
             for field, value in targets:
                 (unwanted if ruled_out else wanted)[field].append(value)
         where: dict[str, Any] = {}
-        for field in {
-            **wanted,
-            **unwanted,
-        }:  # of "FOX News but not FOX News - Health" the rest is kept, if there is any
+        for field in {**wanted, **unwanted}:
+            # of "FOX News but not FOX News - Health" the rest is kept, if there is any
             kept = [value for value in wanted[field] if value not in unwanted[field]] or wanted[field]
             where[field] = {"$in": _distinct(kept)} if kept else {"$nin": _distinct(unwanted[field])}
         return where | self._published(question, len(named_values(where)))

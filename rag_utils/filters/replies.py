@@ -61,10 +61,8 @@ def _read(text: str) -> dict[str, Any] | None:
     """One object whose keys are fields; None if there is none, or several."""
     found = parse_json(text)
     if not isinstance(found, dict) and not found.reason.startswith("ambiguous"):
-        try:
-            found = json.loads(
-                json.dumps(ast.literal_eval(text), default=sorted)
-            )  # tuples and sets, which JSON has not
+        try:  # by way of JSON, which has neither tuples nor sets
+            found = json.loads(json.dumps(ast.literal_eval(text), default=sorted))
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             return None
     return found if isinstance(found, dict) and not found.keys() & (MEMBERSHIP.keys() | RANGES.keys()) else None

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, Literal, get_args
 
 from rag_utils.corpora.dates import iso_day
-from rag_utils.filters.conditions import MEMBERSHIP, RANGES, Where, as_number, as_text, several, to_chroma
+from rag_utils.filters.conditions import MEMBERSHIP, RANGES, Where, as_mapping, as_number, as_text, several, to_chroma
 
 Sources = Iterable[str] | Mapping[str, Iterable[Any] | None]
 Mode = Literal["sound", "paper"]
@@ -57,9 +57,9 @@ def validate_filter(where: Where | None, sources: Sources, mode: Mode = "sound")
     if mode not in get_args(Mode):
         raise ValueError(f"mode {mode!r} is not known: use one of {get_args(Mode)}")
     if mode == "paper":
-        return _as_published(where or {})
+        return _as_published(as_mapping(where))
     cleaner = _Cleaner(allowed_fields(sources))
-    return cleaner.cleaned(where or {}), cleaner.dropped
+    return cleaner.cleaned(as_mapping(where)), cleaner.dropped
 
 
 def relax(where: Where | None, sources: Sources) -> list[tuple[str, dict[str, Any]]]:
@@ -69,7 +69,7 @@ def relax(where: Where | None, sources: Sources) -> list[tuple[str, dict[str, An
         Pairs of rung and filter: "as asked", "without dates", "known outlets only" (sound validation) and always, as
         the last, "no filter" with {}. A rung that changes nothing is left out.
     """
-    asked = dict(where or {})
+    asked = dict(as_mapping(where))
     undated = _without_dates(asked)
     known, _ = validate_filter(undated, sources)
     rungs: dict[str, dict[str, Any]] = {}

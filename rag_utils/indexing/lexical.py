@@ -27,6 +27,9 @@ _HIGHEST_BOOST = 1_000
 _COMPILED_FROM = 1_000_000
 """Queries x chunks from which loading numba pays; below, numpy has answered by then."""
 
+TIE_BREAKER = 0.3
+"""What the fields beside the best count of several (MetaGen Blended RAG, section 3.1)."""
+
 
 class LexicalIndex:
     """One BM25 a field; terms, lengths and document frequencies of a field are its own.
@@ -115,7 +118,7 @@ class LexicalIndex:
         k: int,
         boosts: Mapping[str, float] | None = None,
         where: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None = None,
-        tie_breaker: float = 0.3,
+        tie_breaker: float = TIE_BREAKER,
     ) -> list[list[tuple[str, float]]]:
         """The best chunks of each query as (chunk id, score), best first, ties by id.
 

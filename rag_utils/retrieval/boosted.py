@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rag_utils.indexing import DenseIndex, LexicalIndex
+from rag_utils.indexing import TIE_BREAKER, DenseIndex, LexicalIndex
+from rag_utils.retrieval.matrices import gold_columns, gold_ranks, spread
 from rag_utils.schema import Query
 
-_TIE_BREAKER = 0.3
 _BLOCK = 2**20
 """Scores of a part held at a time."""
 
@@ -59,10 +59,10 @@ class BoostedFields:
         near = self._vectors[rows]
         fields = np.stack([boost * self._bm25[field][rows] for field, boost in boosts.items()])
         best = fields.argmax(axis=0) == np.arange(len(fields))[:, None, None]
-        fields *= np.where(best, np.float32(1), np.float32(_TIE_BREAKER))
+        fields *= np.where(best, np.float32(1), np.float32(TIE_BREAKER))
         if weight is not None:
-            fields *= weight / _spread(fields.sum(axis=0))
-            near = (1 - weight) * (near - near.min(axis=1, keepdims=True)) / _spread(near)
+            fields *= weight / spread(fields.sum(axis=0))
+            near = (1 - weight) * (near - near.min(axis=1, keepdims=True)) / spread(near)
         else:
             if knn_k is not None and knn_k < near.shape[1]:
                 near = np.where(near >= np.partition(near, -knn_k, axis=1)[:, [-knn_k]], near, 0)
@@ -77,18 +77,16 @@ class BoostedFields:
             boosts: As in `parts`.
             **options: The other arguments of `parts`.
         """
-        ids = np.array([chunk.id for chunk in self.chunks])
+        order = sorted(range(len(self.chunks)), key=lambda i: self.chunks[i].id)
         columns = defaultdict(list)
-        for column, chunk in enumerate(self.chunks):
-            columns[chunk.document_id].append(column)
+        for column, i in enumerate(order):
+            columns[self.chunks[i].document_id].append(column)
+        own = gold_columns([[column for id_ in ids for column in columns[id_]] for ids in gold])
         found = np.full(len(gold), np.inf)
         for rows in self._blocks():
-            scores = np.sum(list(self.parts(boosts, rows=rows, **options).values()), axis=0)
-            for place, row in enumerate(scores, rows.start):
-                own = [column for id_ in gold[place] for column in columns[id_]]
-                best = min(own, key=lambda i: (-row[i], ids[i]), default=None)
-                if best is not None and row[best] > 0:
-                    found[place] = 1 + (row > row[best]).sum() + (ids[row == row[best]] < ids[best]).sum()
+            scores = np.sum(list(self.parts(boosts, rows=rows, **options).values()), axis=0)[:, order]
+            ranks = gold_ranks(np.where(scores > 0, scores, -np.inf), own[rows])
+            found[rows] = np.where(np.isnan(ranks), np.inf, ranks).min(axis=1)
         return found
 
     def _blocks(self) -> Iterator[slice]:
@@ -125,8 +123,3 @@ def expected_hits(ranks: np.ndarray, n_others: int, n_distractors: int, k: int) 
 
     ahead = np.minimum(ranks - 1, n_others)
     return np.where(np.isfinite(ranks), hypergeom.cdf(k - 1, n_others, ahead, n_distractors), 0.0)
-
-
-def _spread(scores: np.ndarray) -> np.ndarray:
-    spread = np.ptp(scores, axis=1, keepdims=True)
-    return np.where(spread > 0, spread, 1)

@@ -24,7 +24,7 @@ from rag_utils.provenance import machine, masked
 from rag_utils.runs.notebooks import StudyError, cells_of, map_text, read_notebook
 from rag_utils.runs.publish import commit
 from rag_utils.runs.studies import MODEL_PARAMETERS, PlannedRun
-from rag_utils.schema import MISSING
+from rag_utils.schema import MAY_PASS
 
 _KERNEL = """
 from ipykernel.kernelapp import IPKernelApp
@@ -144,7 +144,7 @@ def _carried_out(run: PlannedRun, timeout: int | None) -> Outcome:
         execute(source, copy, run.changed, run.root, {"RAG_RUN_FOLDER": str(run.folder)}, timeout)
         record |= {"seconds": round(time.perf_counter() - start, 3)} | machine() | _noted(run.folder)
         failures = record["llm"]["errors"]
-        missing = ", ".join(f"{number} x {error}" for error, number in failures.items() if error in MISSING[1:])
+        missing = ", ".join(f"{number} x {error}" for error, number in failures.items() if error in MAY_PASS)
         _write_last(record | {"incomplete": missing}, run.folder / "run.json")
         reason = f"replies that failed: {missing}; the same command asks for them again"
         return Outcome(run, "incomplete", reason) if missing else Outcome(run, "finished")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rag_utils.chunking import gold_chunks
-from rag_utils.corpora import Corpus, is_dev
+from rag_utils.corpora import Corpus, require_side
 from rag_utils.provenance import note
 from rag_utils.selection.scores import FieldScores, Ranker
 
@@ -15,12 +15,7 @@ class _Rows:
     _side: str
 
     def __init__(self, corpus: Corpus):
-        wrong = [q.id for q in corpus.queries if is_dev(q.id, corpus.dev_share) != (self._side == "dev")]
-        if wrong:
-            raise ValueError(
-                f"{corpus.name}: {len(wrong)} of {len(corpus.queries)} questions are no {self._side} rows, as "
-                f"{wrong[0]!r}: load the corpus with split={self._side!r}"
-            )
+        require_side(corpus, self._side)
         self.corpus = corpus
 
     def evaluator(self, scores: FieldScores, criterion: str = "hits@5") -> Callable[[Sequence[str]], np.ndarray]:
@@ -48,7 +43,7 @@ class _Rows:
 
 
 class DevRows(_Rows):
-    """The dev questions of a corpus, by the handbook's one split (`is_dev`): all that a selection may look at.
+    """The dev questions of a corpus, by the handbook's one split (`corpora.is_dev`): all that a selection may look at.
 
     Raises:
         ValueError: A question of the corpus is a test row; one is named.

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import zip_longest
 
 import numpy as np
 
-from rag_utils.indexing import DenseIndex, LexicalIndex, stems
+from rag_utils.indexing import TIE_BREAKER, DenseIndex, LexicalIndex, stems
+from rag_utils.retrieval.matrices import gold_columns, gold_ranks, spread
 from rag_utils.schema import Chunk
 
 Block = Callable[[slice], np.ndarray]
@@ -14,7 +14,6 @@ Block = Callable[[slice], np.ndarray]
 
 _BLOCK = 2**20
 """Scores at a time: few enough for the processor's cache, enough to use BM25's compiled engine."""
-_TIE_BREAKER = 0.3
 
 
 @dataclass(frozen=True)
@@ -56,14 +55,14 @@ class Ranker:
     def __init__(self, scores: FieldScores, questions: Sequence[str], gold: Sequence[Iterable[str]]):
         self._scores, self._chunks = scores, sorted(scores.chunks, key=lambda chunk: chunk.id)
         column = {chunk.id: i for i, chunk in enumerate(self._chunks)}
-        self._gold = np.array([*zip_longest(*([column[id_] for id_ in ids] for ids in gold), fillvalue=-1)]).T
+        self._gold = gold_columns([[column[id_] for id_ in ids] for ids in gold])
         self._questions = self._tokens(questions)
         self._texts: dict[str, list[str]] = {}
         self._fields: dict[str, np.ndarray] = {}
         if (dense := scores.dense) is not None:
             by_id = sorted(range(len(column)), key=lambda i: dense.chunks[i].id)
             self._cosines = self._kept(lambda part: dense.scores(questions[part])[:, by_id])
-            self._cosines *= (1 - scores.weight) / _spread(self._cosines)
+            self._cosines *= (1 - scores.weight) / spread(self._cosines)
 
     def __call__(self, streams: Sequence[str]) -> np.ndarray:
         """(questions, most gold chunks of one) float: from 1, infinite if not found, NaN where a question has fewer."""
@@ -73,9 +72,9 @@ class Ranker:
             if self._scores.dense is None:
                 scores[scores == 0] = -np.inf
             else:  # the lowest score need not be deducted, which would move all chunks of a question alike
-                scores *= self._scores.weight / _spread(scores)
+                scores *= self._scores.weight / spread(scores)
                 scores += self._cosines[part]
-            ranks[part] = _ranks(scores, self._gold[part])
+            ranks[part] = gold_ranks(scores, self._gold[part])
         return ranks
 
     def _lexical(self, fields: Sequence[str]) -> Block:
@@ -113,30 +112,12 @@ class Ranker:
         return (slice(start, start + size) for start in range(0, len(self._gold), size))
 
 
-def _spread(scores: np.ndarray) -> np.ndarray:
-    """The range of each row, 1 where all are equal."""
-    spread = np.ptp(scores, axis=1, keepdims=True)
-    return np.where(spread > 0, spread, 1)
-
-
 def _best_fields(fields: Sequence[np.ndarray]) -> np.ndarray:
     """The best field and 0.3 of the others, times 1 / 0.7, which no ranking sees."""
     best, total = fields[0].copy(), fields[0].copy()
     for scores in fields[1:]:
         np.maximum(best, scores, out=best)
         total += scores
-    total *= _TIE_BREAKER / (1 - _TIE_BREAKER)
+    total *= TIE_BREAKER / (1 - TIE_BREAKER)
     best += total
     return best
-
-
-def _ranks(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """One more than the chunks that score higher, or as high and stand earlier: no sorting."""
-    ranks = np.empty(gold.shape)
-    for place, columns in enumerate(gold.T):
-        own = scores[np.arange(len(scores)), columns, None]
-        ahead = np.count_nonzero(scores > own, axis=1)
-        for row in np.flatnonzero(np.count_nonzero(scores == own, axis=1) > 1):
-            ahead[row] += np.count_nonzero(scores[row, : columns[row]] == own[row])
-        ranks[:, place] = np.where(np.isfinite(own[:, 0]), ahead + 1, np.inf)
-    return np.where(gold < 0, np.nan, ranks)
