@@ -1,6 +1,7 @@
 """From chunks to chunks with more fields: what is known comes from disk, the rest is made with a bar that shows it."""
 
 import json
+import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -83,8 +84,8 @@ def _rows(enricher: Any, texts: list[str], store: Store | None, progress: bool) 
     missing = [text for text in texts if text not in rows]
     _tell_cost(enricher, missing)
     failures: Mapping[str, str] = getattr(enricher, "failures", {})
-    quiet = {} if progress else {"disable": True}  # said only if asked for: TQDM_DISABLE counts, as in the runner
-    with tqdm(total=len(texts), initial=len(rows), desc=enricher.field, unit=" texts", **quiet) as bar:
+    quiet = not progress or bool(os.environ.get("TQDM_DISABLE"))  # which tqdm itself overlooks in notebooks
+    with tqdm(total=len(texts), initial=len(rows), desc=enricher.field, unit=" texts", disable=quiet) as bar:
         for start in range(0, len(missing), _TEXTS_A_CALL):
             new = _made(enricher, missing[start : start + _TEXTS_A_CALL])
             if kept is not None:
