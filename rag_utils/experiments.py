@@ -7,6 +7,7 @@ Two steps, so that nothing is hidden: `score_queries` gives every query's value,
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ ANSWERED: dict[str, Callable[[str, Sequence[str]], float]] = {
     "token_f1": m.token_f1,
     "accuracy": m.word_overlap_accuracy,
     "accuracy_substring": m.substring_accuracy,
+    **{f"bleu_{order}": partial(m.bleu, order=order) for order in (1, 2, 4)},
+    **{f"bleu_{order}_paper": partial(m.bleu, order=order, mode="paper") for order in (1, 2, 4)},
+    "rouge_l": m.rouge_l,
+    "meteor": m.meteor,
+    "meteor (no synonyms)": partial(m.meteor, synonyms=False),
 }
 """Metrics of an answer against the gold answers."""
 
@@ -55,8 +61,11 @@ def compare(
         systems: Name -> object with `retrieve(queries, k)` or `answer(queries)`.
         corpus: Its queries are run; queries without gold are dropped and counted.
         metrics: `hits@k recall@k mrr@k ndcg@k map@k_standard` on ids; `map@10` (MultiHop-RAG's script), `facts@10`,
-            `all_facts@10` on the text of evidence facts; on answers `exact_match token_f1`, `accuracy` (a word in
-            common) and `accuracy_substring`.
+            `all_facts@10` on the text of evidence facts; `answer@k`, whether an accepted answer stands in the text of
+            one of the first k hits, which needs no chunk ids (windows, summaries); on answers `exact_match token_f1`,
+            `accuracy` (a word in common), `accuracy_substring`, `bleu_1 bleu_2 bleu_4` and, as QA-RAG's script has
+            them (above 1 at times), `bleu_1_paper bleu_2_paper bleu_4_paper`, `rouge_l`, `meteor`. Without WordNet the
+            last is named `meteor (no synonyms)` in the result, and that name may be asked for anywhere.
         baseline: The system that p values are against; None = no tests.
         seed: Of the bootstrap.
         level: "chunk" judges hits on `gold_chunks` of the system's own chunks; "document" on gold document ids, each
@@ -89,6 +98,7 @@ def score_queries(
         )
     if level not in ("chunk", "document"):
         raise ValueError(f"level = {level!r}: judge hits by 'chunk' or by 'document'")
+    metrics = [m.meteor_label() if metric == "meteor" else metric for metric in metrics]
     frames = [_scored(name, system, corpus, metrics, level) for name, system in systems.items()]
     table = _joined(frames)
     missing = sorted(set(metrics) - set(table["metric"]))
@@ -167,21 +177,17 @@ def _answer_values(answers: Sequence[Answer], corpus: Corpus, metrics: Sequence[
 def _hit_values(
     hits: list[list[Hit]], corpus: Corpus, metrics: Sequence[str], system: Any, level: str
 ) -> dict[str, list[float]]:
-    judged = _qrels(corpus, system, level)
-    ranked = [_ids(row, level) for row in hits]
+    judged = _qrels(corpus, system, level) if any(_parse(metric)[0] in RANKED for metric in metrics) else {}
+    pairs = list(zip(hits, corpus.queries, strict=True))
     values: dict[str, list[float]] = {}
     for metric in metrics:
         base, k = _parse(metric)
         if base in RANKED:
-            values[metric] = [
-                _judged(RANKED[base], ids, judged.get(query.id), k)
-                for ids, query in zip(ranked, corpus.queries, strict=True)
-            ]
-        elif corpus.facts:
-            values[metric] = [
-                _fact_value(metric, row, corpus.facts.get(query.id))
-                for row, query in zip(hits, corpus.queries, strict=True)
-            ]
+            values[metric] = [_judged(RANKED[base], _ids(row, level), judged.get(q.id), k) for row, q in pairs]
+        elif base == "answer" and corpus.answers:
+            values[metric] = [m.answer_at_k(_texts(row), corpus.answers.get(q.id, ()), k) for row, q in pairs]
+        elif base != "answer" and corpus.facts:
+            values[metric] = [_fact_value(metric, row, corpus.facts.get(q.id)) for row, q in pairs]
     return values
 
 
@@ -197,12 +203,12 @@ def _judged(
 def _fact_value(metric: str, hits: list[Hit], facts: Sequence[str] | None) -> float:
     if not facts:
         return np.nan
-    texts = [hit.chunk.fields["text"] for hit in hits[:10]]
-    return (
-        m.multihop_rag_scores(texts, list(facts))["map@10"]
-        if metric == "map@10"
-        else m.fact_scores(texts, list(facts))[metric]
-    )
+    scores = m.multihop_rag_scores if metric == "map@10" else m.fact_scores
+    return scores(_texts(hits), list(facts))[metric]
+
+
+def _texts(hits: list[Hit]) -> list[str]:
+    return [hit.chunk.fields["text"] for hit in hits]
 
 
 def _qrels(corpus: Corpus, system: Any, level: str) -> Qrels:
@@ -221,12 +227,11 @@ def _ids(hits: list[Hit], level: str) -> list[str]:
 def _parse(metric: str) -> tuple[str, int]:
     """`map@10_standard` -> ("map_standard", 10)."""
     match = re.fullmatch(
-        r"(hits|recall|mrr|ndcg)@(\d+)|(map)@(10)|(map)@(\d+)(_standard)|(facts|all_facts)@(10)", metric
+        r"(hits|recall|mrr|ndcg|answer)@(\d+)|(map)@(10)|(map)@(\d+)(_standard)|(facts|all_facts)@(10)", metric
     )
     if not match:
-        raise ValueError(
-            f"metric {metric!r} is not known; known: {', '.join(RANKED)}@k, map@10, facts@10, {', '.join(ANSWERED)}"
-        )
+        known = f"{', '.join(RANKED)}@k, answer@k, map@10, facts@10, {', '.join(ANSWERED)}"
+        raise ValueError(f"metric {metric!r} is not known; known: {known}")
     parts = [part for part in match.groups() if part]
     return parts[0] + "".join(parts[2:]), int(parts[1])
 

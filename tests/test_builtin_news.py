@@ -223,3 +223,31 @@ def test_long_answer_is_not_copied(row, n=12):
         return {tuple(found[i : i + n]) for i in range(len(found) - n + 1)}
 
     assert not any(runs(MARK.sub("", row["answer"])) & runs(document["text"]) for document in DOCUMENTS)
+
+
+SINGLE = load_corpus("builtin_news", split="all", questions="single")
+
+
+def test_single_questions_stand_apart_from_the_main_ones():
+    main = load_corpus("builtin_news", split="all")
+    assert len(SINGLE.queries) == 16 and SINGLE.documents == main.documents
+    assert not {query.id for query in SINGLE.queries} & {query.id for query in main.queries}
+    abstracts = (load_corpus("builtin_abstracts", questions=kind) for kind in ("main", "single"))
+    assert len({corpus.fingerprint for corpus in abstracts}) == 1  # one kind under both names
+    with pytest.raises(ValueError, match="'double': choose 'main' or 'single'"):
+        load_corpus("builtin_news", questions="double")
+
+
+@pytest.mark.parametrize("query", SINGLE.queries, ids=lambda query: query.id)
+def test_one_article_answers_a_single_question_or_none_does(query):
+    (answer,) = SINGLE.answers[query.id]
+    if SINGLE.types[query.id] == "null":
+        assert answer == "Insufficient information." and query.id not in SINGLE.gold_documents
+        return
+    (document,), (fact,) = SINGLE.gold_documents[query.id], SINGLE.facts[query.id]
+    text, title, long_answer = BY_ID[document]["text"], BY_ID[document]["title"], SINGLE.long_answers[query.id]
+    assert fact in text and SINGLE.cited_documents[query.id] == (document,)
+    names = re.findall(r"[A-Z]\w+", query.text.split(maxsplit=1)[1])  # the paper asks for a proper noun in each
+    assert names and all(name in text + title for name in names)
+    said = re.findall(r"[A-Z]\w+|\d+", long_answer.removesuffix("[1]").split(maxsplit=1)[1])
+    assert set(said) <= set(re.findall(r"\w+", text + " " + query.text))

@@ -513,9 +513,10 @@ def test_what_was_used_is_noted(tmp_path):
 
 def test_catalogue():
     names = "squad natural_questions pubmedqa multihop_rag narrativeqa qasper boolq builtin_news builtin_abstracts"
-    names += " lfrqa"
+    names += " lfrqa qasper_leval"
     assert list_corpora()["lfrqa"]["hub"] == "https://github.com/awslabs/rag-qa-arena"
     assert set(list_corpora()) == set(names.split())
+    assert list_corpora()["qasper"]["folder"] == "qasper qasper_leval"
     assert list_corpora()["natural_questions"]["hub"] == "BeIR/nq and BeIR/nq-qrels"
     assert all(facts["licence"] for facts in list_corpora().values())
 

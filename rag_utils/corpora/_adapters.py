@@ -4,6 +4,7 @@ Each function changes the fields of one row; `memo` is what it remembers of the 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
@@ -12,6 +13,7 @@ from rag_utils.corpora._draft import Row, RowError, stable_id, texts
 from rag_utils.corpora.dates import iso_day
 
 _CITATION = re.compile(r"\s*\[\d+(?:\s*,\s*\d+)*\]")
+_CANNOT_SAY = "I do not know"  # the answer of an annotator who found none: QA-RAG's wording, one of `ABSTENTIONS`
 _LONGEST_TITLE = 100  # characters; a dash further on is one of the passage's own
 
 
@@ -60,6 +62,66 @@ def evidence(row: Row, memo: dict[str, Any]) -> None:
     pieces = row.record["evidence_list"]
     row.query["gold_documents"] = [memo.get(piece.get("url")) or stable_id(piece["title"]) for piece in pieces]
     row.query["types"] = row.query["types"].removesuffix("_query")
+
+
+def paper(row: Row, memo: dict[str, Any]) -> None:
+    """QASPER: title, abstract and sections make one text; a question has an answer of each of its annotators.
+
+    Its type is the kind of answer that most of them gave (the first of equals); its facts are all paragraphs that one
+    of them calls evidence. Where none found an answer, there is no gold document.
+    """
+    blocks = [row.document.get("title"), row.document.get("text")]
+    for section in _records(row.record, "full_text"):
+        blocks += [section.get("section_name"), *texts(section.get("paragraphs"))]
+    row.document["text"], text = blocks, "\n".join(texts(blocks))
+    questions = [_asked(question, row, text) for question in _records(row.record, "qas")]
+    worded = [question for question in questions if question["text"]]
+    row.quirks += ["a question without a wording"] * (len(questions) - len(worded))
+    row.query = {name: [question[name] for question in worded] for name in worded[0]} if worded else {}
+
+
+def _asked(question: Mapping[str, Any], row: Row, text: str) -> dict[str, Any]:
+    """A question of a paper by our names; odd answers, and evidence that the paper's text does not have, are noted."""
+    given = [one.get("answer") for one in _records(question, "answers")]
+    answers = [
+        one for item in given for one in (item if isinstance(item, list) else [item]) if isinstance(one, Mapping)
+    ]
+    read = [(kind, answer) for kind, answer in map(_kind_and_answer, answers) if kind]
+    row.quirks += ["an answer without content"] * (len(answers) - len(read))
+    kinds = Counter(kind for kind, _ in read)
+    evidence = dict.fromkeys(piece for answer in answers for piece in texts(answer.get("evidence")))
+    absent = [piece.startswith("FLOAT SELECTED") for piece in evidence if piece not in text]
+    row.quirks += ["evidence is " + ("a figure or table" if drawn else "not in the text") for drawn in absent]
+    return {
+        "id": question.get("question_id") or "",
+        "text": "".join(texts(question.get("question"))),
+        "answers": [answer for _, answer in read],
+        "facts": [piece for piece in evidence if piece in text],
+        "types": kinds.most_common(1)[0][0] if kinds else "",
+        "gold_documents": [row.document["id"]] if kinds.keys() - {"unanswerable"} else [],
+    }
+
+
+def _kind_and_answer(answer: Mapping[str, Any]) -> tuple[str, str]:
+    free, spans = texts(answer.get("free_form_answer")), texts(answer.get("extractive_spans"))
+    if free or spans:
+        return ("abstractive", free[0]) if free else ("extractive", ", ".join(spans))
+    if isinstance(answer.get("yes_no"), bool):
+        return "boolean", "Yes" if answer["yes_no"] else "No"
+    return ("unanswerable", _CANNOT_SAY) if answer.get("unanswerable") else ("", "")
+
+
+def _records(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """A table within a row as a list of records, which `datasets` also gives as a record of lists."""
+    table = record.get(name)
+    if isinstance(table, Mapping):
+        columns = {key: column for key, column in table.items() if column is not None}
+        if not all(isinstance(column, list) for column in columns.values()) or len(set(map(len, columns.values()))) > 1:
+            raise RowError(f"{name} has columns of unequal length")
+        table = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    if not isinstance(table, list) or not all(isinstance(one, Mapping) for one in table):
+        raise RowError(f"{name} is no table")
+    return table
 
 
 def strip_citations(text: str) -> str:

@@ -1,6 +1,7 @@
 """The data sets by name, as `catalogue.yaml` describes them, and folders of the user's own."""
 
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,17 +24,25 @@ def data_sets() -> dict[str, DataSet]:
 
 
 def list_corpora() -> dict[str, dict[str, str]]:
-    """The names that `load_corpus` knows, each with what it is, its licence, its folder and its place on the hub."""
+    """The names that `load_corpus` knows, each with what it is, its licence, its folder and its place on the hub.
+
+    Of two folders, parted by a blank, the second is taken where the first has no file.
+    """
     places = {name: d.repositories or d.origin or "built in" for name, d in data_sets().items()}
     return {
-        name: {"about": d.about, "licence": d.licence, "folder": d.folder, "hub": places[name]}
+        name: {
+            "about": d.about,
+            "licence": d.licence,
+            "folder": f"{d.folder} {d.otherwise}".strip(),
+            "hub": places[name],
+        }
         for name, d in data_sets().items()
         if not d.preferences
     }
 
 
 def find(name: str | Path, data_dir: str | Path | None) -> tuple[DataSet, list[Path]]:
-    """A named data set, or else a folder of the user's own, and the folders where it may lie.
+    """A named data set or the one that stands in for it, else a folder of the user's own; and where it may lie.
 
     Raises:
         ValueError: Neither a name nor a folder.
@@ -44,11 +53,17 @@ def find(name: str | Path, data_dir: str | Path | None) -> tuple[DataSet, list[P
     if dataset and not (dataset.repositories or dataset.origin):
         return dataset, [BUILT_IN]
     if dataset:
-        return dataset, [folder / dataset.folder for folder in roots] + (roots if data_dir else [])
+        folders = [folder / dataset.folder for folder in roots] + (roots if data_dir else [])
+        other = find(dataset.otherwise, data_dir) if dataset.otherwise else None
+        return other if other and _any_file(*other) and not _any_file(dataset, folders) else (dataset, folders)
     for folder in (Path(name).expanduser().resolve(), *(folder / name for folder in roots)):
         if folder.is_dir():
             return _own(folder), [folder]
     raise ValueError(f"corpus {str(name)!r} is not known: it is no folder, and none of {', '.join(list_corpora())}")
+
+
+def _any_file(dataset: DataSet, folders: Sequence[Path]) -> bool:
+    return any(files_of(folder, table.files) for folder in folders for table in dataset.tables.values())
 
 
 def _own(folder: Path) -> DataSet:

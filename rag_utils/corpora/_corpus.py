@@ -98,6 +98,7 @@ def load_corpus(
     seed: int = 0,
     strict: bool = False,
     distractors: bool = True,
+    questions: str = "main",
 ) -> Corpus:
     """Documents and queries by name, from a local folder, else the hub, else (`builtin_...`) the package.
 
@@ -115,19 +116,24 @@ def load_corpus(
         seed: Of the sample.
         strict: Raise at the first malformed row; by default it is left out, counted and listed in `problems`.
         distractors: Also documents that no query asks about (PubMedQA's artificial, BoolQ's unlabelled ones).
+        questions: "main", or "single" for those that a single document answers, which the built-in news keep apart; a
+            data set that does not has one kind, and gives it under both names.
 
     Raises:
         FileNotFoundError: The data is nowhere to be had; says what was tried, the folder expected and how to fetch it.
         ValueError: An argument out of range, or a malformed row when strict.
     """
     check_arguments(split, dev_share, n_queries)
+    if questions not in ("main", "single"):
+        raise ValueError(f"questions = {questions!r}: choose 'main' or 'single'")
     dataset, folders = find(name, data_dir)
     if dataset.preferences:
         raise ValueError(f"{name!r} is no corpus but judged pairs: load_preferences({name!r})")
     where, tables = open_tables(dataset, folders)
     draft = Draft(strict=strict)
+    kind = questions if any(table.questions == questions for table in dataset.tables.values()) else "main"
     for key, table in dataset.tables.items():
-        if distractors or not table.distractors:
+        if (distractors or not table.distractors) and (table.document or table.questions == kind):
             draft.read(key, table, tables.get(key))
     queries = [q for q in draft.queries.values() if split == "all" or is_dev(q.id, dev_share) == (split == "dev")]
     if n_queries is not None:

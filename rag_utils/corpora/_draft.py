@@ -197,12 +197,12 @@ def _fields(record: dict[str, Any], mapping: Mapping[str, str]) -> dict[str, Any
 
 
 def _questions(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The question of a row, or its several with their answers."""
+    """The question of a row, or its several with what is known of each."""
     if not isinstance(fields.get("text"), list):
         return [fields] if fields else []
     if len(fields["text"]) != len(fields.get("answers", ())):
         raise RowError("questions and answers differ in number")
-    return [{"text": text, "answers": answer} for text, answer in zip(fields["text"], fields["answers"], strict=True)]
+    return [dict(zip(fields, known, strict=True)) for known in zip(*fields.values(), strict=True)]
 
 
 def _values_at(record: object, path: str) -> Iterator[Any]:

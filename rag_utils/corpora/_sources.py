@@ -31,9 +31,11 @@ class Table(NamedTuple):
     query: Mapping[str, str] = {}
     required: bool = True
     distractors: bool = False
+    questions: str = "main"
     repository: str = ""
     configuration: str | None = None
     split: str = "train"
+    revision: str | None = None
     script: bool = False
 
     @property
@@ -53,6 +55,8 @@ class DataSet:
     tables: Mapping[str, Table]
     origin: str = ""
     """Where it is to be had, if not on the hub."""
+    otherwise: str = ""
+    """The data set that is taken where the folders have no file of this one but of that."""
     preferences: bool = False
     """Judged pairs of answers, not a corpus."""
     ready: Mapping[str, Rows] = field(default_factory=dict)
@@ -75,7 +79,8 @@ class DataSet:
             if table.repository:
                 files = " ".join(f"--include '{pattern}'" for pattern in table.files.split())
                 target = f'--local-dir "$RAG_DATA_DIR/{self.folder}"'
-                commands.append(f"  hf download {table.repository} --repo-type dataset {files} {target}")
+                branch = f"--revision {table.revision} " if table.revision else ""
+                commands.append(f"  hf download {table.repository} --repo-type dataset {branch}{files} {target}")
         instead = [] if self.preferences else ["or use a built-in corpus: builtin_news, builtin_abstracts"]
         return "\n  ".join([*layout, *commands, *instead])
 
@@ -187,7 +192,7 @@ def _hub_rows(name: str, table: Table) -> Rows:
         files = f"hf://datasets/{table.repository}/{table.files.split()[-1]}"
         rows = load_dataset("json", data_files=files, split=table.split)
     else:
-        rows = load_dataset(table.repository, table.configuration, split=table.split)
+        rows = load_dataset(table.repository, table.configuration, split=table.split, revision=table.revision)
     return ((f"{table.repository}/{name}:{number}", row) for number, row in enumerate(rows, 1))
 
 

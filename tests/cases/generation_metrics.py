@@ -1,8 +1,20 @@
-"""Scores of answers: token F1 and its normalisation, abstention, the benchmark's rule, macro F1."""
+"""Scores of answers: token F1 and its normalisation, abstention, the benchmark's rule, macro F1; overlap of n-grams."""
 
 import pytest
 
-from rag_utils.metrics import ABSTENTIONS, exact_match, is_abstention, macro_f1, token_f1, word_overlap_accuracy
+from rag_utils.metrics import (
+    ABSTENTIONS,
+    bleu,
+    exact_match,
+    generation,
+    is_abstention,
+    macro_f1,
+    meteor,
+    meteor_label,
+    rouge_n,
+    token_f1,
+    word_overlap_accuracy,
+)
 
 
 def _f1(*pairs):
@@ -42,6 +54,36 @@ def GM_G06():
     """Macro F1 is not accuracy."""
     gold, prediction = ["yes", "yes", "yes", "no"], ["yes", "yes", "no", "no"]
     assert macro_f1(gold, prediction, ["yes", "no"]) == pytest.approx(0.733333, abs=1e-6)
+
+
+def GM_G07():
+    """Two equal one-word answers score 1, with n-grams of up to four words too."""
+    assert bleu("yes", "yes") == 1.0
+
+
+def GM_G08():
+    """An empty text on either side scores 0."""
+    assert [bleu("", "Vega"), bleu("Vega", "")] == [0.0, 0.0]
+
+
+def GM_G09(monkeypatch):
+    """METEOR takes plain texts; without the word list it says so, and how to get it."""
+    assert meteor("north gate open", "north gate open") == pytest.approx(1, abs=0.02)
+    monkeypatch.setattr(generation, "_wordnet", lambda: None)
+    assert meteor_label() == "meteor (no synonyms)"
+    with pytest.raises(LookupError, match=r"WordNet.*python -m nltk\.downloader wordnet"):
+        meteor("north gate open", "north gate open", synonyms=True)
+
+
+def GM_G10():
+    """Cyrillic and Thai texts score 1 with themselves."""
+    assert [rouge_n(text, text).f1 for text in ("север ворота", "สวัสดี")] == [1.0, 1.0]
+
+
+def GM_G11():
+    """Precision is of the prediction, recall of the gold answer."""
+    overlap = rouge_n("north gate", "north gate open now")
+    assert overlap._asdict() == pytest.approx({"precision": 1.0, "recall": 0.5, "f1": 0.666667}, abs=1e-6)
 
 
 def GM_G12():

@@ -1,20 +1,11 @@
-"""Scores of one query or one answer: pure functions of ids and strings, as plain floats between 0 and 1.
-
-A query without anything to find has no score: its functions return NaN, never 0, and `mean_defined` counts it. A query
-that found nothing scores 0.
-"""
+"""Scores of ranked ids and of retrieved texts, means that say over how many, and the text forms of trec_eval."""
 
 import math
-import re
-import string
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 Relevant = Collection[Hashable] | Mapping[Hashable, int]  # ids, or id -> grade, where a grade above 0 is relevant
-ABSTENTIONS = ("insufficient information", "not enough information", "i do not know", "i could not find an answer")
-"""The wordings that `is_abstention` accepts anywhere in an answer, in any case; "n't" is read as " not"."""
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Mean(NamedTuple):
@@ -113,72 +104,6 @@ def fact_scores(retrieved: Sequence[str], gold_facts: Sequence[str]) -> dict[str
     return {"map@10_standard": average, "facts@10": len(found) / len(ranks), "all_facts@10": float(found == ranks)}
 
 
-def word_overlap_accuracy(prediction: str, gold: str | Sequence[str]) -> float:
-    """Whether prediction and gold share a word: MultiHop-RAG's current rule, 1 or 0, NaN without a gold word.
-
-    Words are split at white space, lower-cased and otherwise left alone, so "Yes." misses "Yes" while "the Verge"
-    hits "The Guardian". `gold` may be several references, of which the best counts, here and in the rules below.
-
-    Source: `qa_evaluate.py` of MultiHop-RAG, as used for Table 3 of Multi-Meta-RAG (arXiv 2406.13213).
-    """
-    words, *golds = (set(text.lower().split()) for text in _texts(prediction, gold))
-    return max((float(bool(words & wanted)) for wanted in golds if wanted), default=math.nan)
-
-
-def substring_accuracy(prediction: str, gold: str | Sequence[str]) -> float:
-    """Whether one text contains the other, lower-cased and without punctuation: 1 or 0, NaN without a gold text.
-
-    The rule of the first version of Multi-Meta-RAG (arXiv 2406.13213v1); an empty prediction is always right.
-    """
-    answer, *golds = (text.lower().strip().translate(_NO_PUNCTUATION) for text in _texts(prediction, gold))
-    return max((float(answer in wanted or wanted in answer) for wanted in golds if wanted), default=math.nan)
-
-
-def exact_match(prediction: str, gold: str | Sequence[str]) -> float:
-    """Whether the normalised texts are equal: 1 or 0; NaN without any reference.
-
-    SQuAD's normalisation (Rajpurkar et al., arXiv 1606.05250): lower case, no punctuation, no articles, single blanks;
-    but a step that would empty a text is left out, so that "A" is still an answer. Punctuation joins numbers: "3.5%"
-    equals "35", a known false match of this rule.
-    """
-    answer, *golds = (_answer_words(text) for text in _texts(prediction, gold))
-    return max((float(answer == wanted) for wanted in golds), default=math.nan)
-
-
-def token_f1(prediction: str, gold: str | Sequence[str]) -> float:
-    """Harmonic mean of precision and recall over words, normalised as in `exact_match`; NaN without any reference.
-
-    A repeated word counts as often as both texts have it. Two empty texts score 1, one empty text 0.
-    """
-    words, *golds = (Counter(_answer_words(text)) for text in _texts(prediction, gold))
-    scores = []
-    for wanted in golds:
-        both, length = (words & wanted).total(), words.total() + wanted.total()
-        scores.append(2 * both / length if length else 1.0)
-    return max(scores, default=math.nan)
-
-
-def is_abstention(text: str) -> bool:
-    """Whether an answer says that it cannot answer, in one of the wordings of `ABSTENTIONS`; an empty text does not."""
-    plain = " ".join(text.lower().replace("’", "'").replace("n't", " not").split())
-    return any(wording in plain for wording in ABSTENTIONS)
-
-
-def macro_f1(gold: Sequence[Hashable], predicted: Sequence[Hashable], labels: Iterable[Hashable] = ()) -> float:
-    """Unweighted mean of the F1 of `labels`, by default of all that occur; NaN when there is none.
-
-    A prediction of None (unreadable) is wrong for its gold label and no label itself. A label that occurs in neither
-    list has no F1 and is left out of the mean.
-    """
-    if len(gold) != len(predicted):
-        raise ValueError(f"{len(gold)} gold labels against {len(predicted)} predictions: give one for each")
-    right = Counter(true for true, guess in zip(gold, predicted, strict=True) if true == guess)
-    occurrences = Counter([*gold, *predicted])
-    del occurrences[None]
-    chosen = dict.fromkeys(labels) or occurrences
-    return mean_defined(2 * right[label] / occurrences[label] for label in chosen if occurrences[label]).value
-
-
 def trec_run(run: Mapping[str, Mapping[str, float]], tag: str) -> str:
     """A run as trec_eval's text: `query Q0 id rank score tag`, best first, ties by id.
 
@@ -201,9 +126,8 @@ def trec_qrels(qrels: Mapping[str, Mapping[str, int]]) -> str:
 
 def _found(ranked: Sequence[Hashable], relevant: Relevant, k: int) -> tuple[dict[Hashable, int], dict[Hashable, int]]:
     """Grade of every relevant id, and the first rank of those among the first k."""
-    _refuse_bare_text(ranked=ranked, relevant=relevant)
-    if k < 1:
-        raise ValueError(f"k is {k}: a cut-off is at least 1")
+    refuse_bare_text(ranked=ranked, relevant=relevant)
+    check_cut_off(k)
     graded = relevant if isinstance(relevant, Mapping) else dict.fromkeys(relevant, 1)
     grades = {item: grade for item, grade in graded.items() if grade > 0}
     top = ranked[:k]
@@ -215,7 +139,7 @@ def _found(ranked: Sequence[Hashable], relevant: Relevant, k: int) -> tuple[dict
 
 def _first_ranks(retrieved: Sequence[str], gold_facts: Sequence[str]) -> list[float]:
     """The rank, 1 to 10 or infinite, at which each distinct fact appears first; ascending."""
-    _refuse_bare_text(retrieved=retrieved, gold_facts=gold_facts)
+    refuse_bare_text(retrieved=retrieved, gold_facts=gold_facts)
     chunks = [text.replace(" ", "").replace("\n", "") for text in retrieved[:10]]
     facts = {fact.replace(" ", "").replace("\n", "") for fact in gold_facts}
     return sorted(next((rank for rank, chunk in enumerate(chunks, 1) if fact in chunk), math.inf) for fact in facts)
@@ -227,19 +151,17 @@ def _average_precision(first_ranks: Iterable[float], n_relevant: int, k: int) ->
     return min(1.0, math.fsum(found / rank for rank, found in found_by.items()) / min(n_relevant, k))
 
 
-def _refuse_bare_text(**arguments: object) -> None:
+def check_cut_off(k: int) -> None:
+    """ValueError below 1."""
+    if k < 1:
+        raise ValueError(f"k is {k}: a cut-off is at least 1")
+
+
+def refuse_bare_text(**arguments: object) -> None:
+    """TypeError for a text where a list belongs: its letters would be taken for the items."""
     for name, value in arguments.items():
-        if isinstance(value, str):  # its letters would be taken for the items
+        if isinstance(value, str):
             raise TypeError(f"{name} is the single text {value[:40]!r}: pass a list")
-
-
-def _texts(prediction: str, gold: str | Sequence[str]) -> list[str]:
-    return [prediction, gold] if isinstance(gold, str) else [prediction, *gold]
-
-
-def _answer_words(text: str) -> list[str]:
-    plain = text.lower().translate(_NO_PUNCTUATION)
-    return re.sub(r"\b(a|an|the)\b", " ", plain).split() or plain.split() or text.lower().split()
 
 
 def _trec_line(*columns: str | float) -> str:
