@@ -593,6 +593,20 @@ def test_the_study_says_which_run_is_published(project, monkeypatch, capsys):
     assert b"ours,hits@4,0.7," in published
 
 
+def test_a_run_of_another_entry_is_published_beside_the_first(project, monkeypatch):
+    monkeypatch.chdir(project.root)
+    project.notebook("10_a", "# parameters\nvalue=0.5\ndataset='squad'")
+    first, second = ({"notebook": "10_a", "matrix": {"value": [value]}} for value in (0.5, 0.7))
+    study = project.study(first, second)
+    project.commit()
+    for run in plan(study, root=project.root):
+        pretend(run, run.parameters["value"])
+    assert main([str(study), "--publish"]) == 0
+    found = {Path(name).name: content for name, content in _published(project.root).items()}
+    assert b"ours,hits@4,0.5," in found["10_a.squad.csv"]
+    assert b"ours,hits@4,0.7," in found["10_a.squad.value=0.7.csv"]
+
+
 def test_the_import_is_light():
     code = "import sys, rag_utils.runs; print({'pandas', 'papermill', 'distributed', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -60,11 +60,15 @@ def publish(runs: Iterable[PlannedRun]) -> list[Path]:
     """Copy the runs that the study publishes; equal runs give equal bytes.
 
     Over built-in corpora: `published/NN_name.ipynb`, `.run.json`, `.csv`, tables and `figures/NN_what.*`. Over other
-    data sets, whose text is not ours to publish, results, tables and figures under names with the data set's.
+    data sets, whose text is not ours to publish, results, tables and figures under names with the data set's. A run of
+    a later entry of the study also carries what parts it from the first: `NN_name.squad.dev_share=1.0.csv`.
     """
     copies: dict[Path, bytes] = {}
-    for run in runs:
-        for path, content in _copies(run) if run.publish and run.finished() else ():
+    first: dict[tuple[str, str], PlannedRun] = {}
+    for run in [run for run in runs if run.publish and run.finished()]:
+        mark = _mark(run)
+        mark += _apart(run, first.setdefault((run.notebook, mark), run))
+        for path, content in _copies(run, mark):
             if path in copies:
                 remedy = "say in the study which run, as in `publish: {seed: 0}`"
                 raise StudyError(f"{run.notebook}: several files would be published as {path.name}: {remedy}")
@@ -75,21 +79,31 @@ def publish(runs: Iterable[PlannedRun]) -> list[Path]:
     return list(copies)
 
 
-def _copies(run: PlannedRun) -> Iterator[tuple[Path, bytes]]:
+def _mark(run: PlannedRun) -> str:
+    """The data set's name, none if it is built in."""
+    built_in = set(run.data.values()) <= {"package"}
+    return "" if built_in else "." + "+".join(Path(name).name for name in run.data)
+
+
+def _apart(run: PlannedRun, first: PlannedRun) -> str:
+    """The parameters in which runs of two entries differ; those of one entry are to be told apart by `publish:`."""
+    pairs = run.parameters.items() if run.entry != first.entry else ()
+    return "".join(re.sub(r"[^\w.=+-]", "_", f".{n}={value}") for n, value in pairs if value != first.parameters[n])
+
+
+def _copies(run: PlannedRun, mark: str) -> Iterator[tuple[Path, bytes]]:
     """Where each file of a run goes, and what it holds there."""
     published, figures = run.root / "papermill_runs" / "published", run.root / "figures"
-    built_in = set(run.data.values()) <= {"package"}
-    mark = "" if built_in else "." + "+".join(Path(name).name for name in run.data)
     for path in sorted(run.folder.iterdir()):
         is_figure = path.with_suffix(".png").is_file()
         if path.name == "results.csv":
             yield published / f"{run.notebook}{mark}.csv", path.read_bytes()
         elif path.suffix in (_FIGURE if is_figure else _TABLE):
             yield (figures if is_figure else published) / f"{path.stem}{mark}{path.suffix}", path.read_bytes()
-    if built_in:
+    if set(run.data.values()) <= {"package"}:
         notebook = without_noise(read_notebook(run.folder / "notebook.ipynb"))
         record = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
-        for suffix, content in ((".ipynb", notebook), (".run.json", record)):
+        for suffix, content in ((f"{mark}.ipynb", notebook), (f"{mark}.run.json", record)):
             shown = map_text(content, partial(_impersonal, run.root))
             text = json.dumps(shown, indent=1, ensure_ascii=False, sort_keys=True)
             yield published / f"{run.notebook}{suffix}", f"{text}\n".encode()

@@ -28,9 +28,13 @@ _SECRET = re.compile(r"api_?key|secret|password", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """One execution of one notebook; `declared` is its parameters cell, `data` the fingerprint of each data set."""
+    """One execution of one notebook; `declared` is its parameters cell, `data` the fingerprint of each data set.
+
+    `entry` is its place among the study's entries; of equal runs, the last one's.
+    """
 
     study: str
+    entry: int
     notebook: str
     run_id: str
     root: Path
@@ -73,7 +77,7 @@ def plan(
         _check(where, given, dict.fromkeys(name for n in notebooks for name in sources[n][1]), "parameters")
     _fingerprint.cache_clear()  # files may have changed since the last plan
     runs: dict[str, PlannedRun] = {}
-    for entry, name in zip(chosen, named, strict=True):
+    for number, (entry, name) in enumerate(zip(chosen, named, strict=True)):
         cells, declared = sources[name]
         _check(f"{name}: matrix", entry["matrix"], declared, "parameters")
         for swept, published in _combinations(entry):
@@ -83,6 +87,7 @@ def plan(
             run_id = f"{name}-{_identity(cells, values, data, root)[:8]}"
             runs[run_id] = PlannedRun(
                 study=path.stem,
+                entry=number,
                 notebook=name,
                 run_id=run_id,
                 root=root,
@@ -164,7 +169,8 @@ def _data(values: Mapping[str, Any], root: Path) -> dict[str, str]:
     bases = [root / Path(given).expanduser()] if given else []
     for name in [named] if isinstance(named, str) else named:
         if name in known:
-            folders = [base / known[name]["folder"] for base in bases] + (bases if values.get("data_dir") else [])
+            folders = [base / folder for base in bases for folder in known[name]["folder"].split()]
+            folders += bases if values.get("data_dir") else []
         else:
             folders = [root / Path(name).expanduser(), *(base / name for base in bases)]
         found = next(filter(Path.is_dir, folders), None)
