@@ -1,6 +1,7 @@
 """One contract over all retrievers, fusion by hand and against a rival, reranking."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,13 @@ from rag_utils.retrieval import (
     DenseRetriever,
     Filtered,
     HybridRetriever,
+    KeywordFusionRetriever,
     LexicalRetriever,
+    MetadataRetriever,
+    QueryFusionRetriever,
     Remembered,
     Reranked,
+    SentenceWindowRetriever,
     fuse,
     fuse_hits,
 )
@@ -47,6 +52,15 @@ class OverlapReranker:
         return [float(len(set(query.split()) & set(text.split()))) for text in texts]
 
 
+class WordEnricher:
+    """A stand-in for key phrases: every word."""
+
+    field = "words"
+
+    def __call__(self, texts):
+        return [tuple(text.split()) for text in texts]
+
+
 def _chunks(n: int) -> list[Chunk]:
     rng = np.random.default_rng(3)
     return [
@@ -70,6 +84,20 @@ def _dense(chunks):
     return DenseRetriever(DenseIndex(chunks, LetterEmbedder()))
 
 
+def _windows(chunks):
+    """Each text is its own window."""
+    spans = [{"window_start": 0, "window_end": len(chunk.fields["text"])} for chunk in chunks]
+    sentences = [
+        replace(c, fields={**c.fields, "window": c.fields["text"]}, metadata={**c.metadata, **span})
+        for c, span in zip(chunks, spans, strict=True)
+    ]
+    return SentenceWindowRetriever(_dense(sentences))
+
+
+def _reworded(texts):
+    return [(f"{text} mill", f"{text} tide") if text else () for text in texts]
+
+
 MAKERS = {
     "lexical": _lexical,
     "lucene": lambda chunks: LexicalRetriever(LexicalIndex(chunks, idf="lucene"), boosts={"text": 2}),
@@ -81,6 +109,10 @@ MAKERS = {
     "filtered": lambda chunks: Filtered(_dense(chunks), {}),
     "remembered": lambda chunks: Remembered(_dense(chunks)),
     "reranked": lambda chunks: Reranked(_dense(chunks), OverlapReranker(), depth=20),
+    "query fusion": lambda chunks: QueryFusionRetriever(_dense(chunks), _reworded),
+    "keyword fusion": lambda chunks: KeywordFusionRetriever(_dense(chunks), WordEnricher()),
+    "sentence windows": _windows,
+    "shared phrases": lambda chunks: MetadataRetriever(_dense(chunks), WordEnricher()),
 }
 QUERIES = [
     Query(id="plain", text="kite bay"),
@@ -89,6 +121,13 @@ QUERIES = [
     Query(id="unknown", text="zeppelin"),
     Query(id="blank", text=""),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(params=MAKERS)
@@ -130,7 +169,7 @@ def test_ties_go_by_id(make):
     hits = make([*same, Chunk(id="z", document_id="z", start=0, end=1, fields={"text": "drum"})]).retrieve(
         [Query(id="q", text="kite bay")], 4
     )[0]
-    assert [h.chunk.id for h in hits] == ["a", "b", "c", "d"]
+    assert [h.chunk.document_id for h in hits] == ["a", "b", "c", "d"]
 
 
 def test_zscore_by_hand():

@@ -3,7 +3,13 @@
 from rag_utils.enrichment.acronyms import AcronymEnricher
 from rag_utils.enrichment.enriching import add_fields, enrich, extract_phrases
 from rag_utils.enrichment.pool import Pool, leaks, metagen_pool
-from rag_utils.enrichment.streams import KEYBERT_PRESETS, EntityEnricher, KeyBERTEnricher, YakeEnricher
+from rag_utils.enrichment.streams import (
+    KEYBERT_PRESETS,
+    EntityEnricher,
+    KeyBERTEnricher,
+    NounPhraseEnricher,
+    YakeEnricher,
+)
 from rag_utils.enrichment.tags import TAG_SCHEMA, LLMTagEnricher, LLMTitleEnricher, read_values
 
 __all__ = [
@@ -14,6 +20,7 @@ __all__ = [
     "KeyBERTEnricher",
     "LLMTagEnricher",
     "LLMTitleEnricher",
+    "NounPhraseEnricher",
     "Pool",
     "YakeEnricher",
     "add_fields",

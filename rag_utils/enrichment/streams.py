@@ -1,4 +1,4 @@
-"""Phrases of a text itself: by embeddings (KeyBERT), by statistics (YAKE), by entity recognition (spaCy).
+"""Phrases of a text itself: by embeddings (KeyBERT), by statistics (YAKE), by entities or noun phrases (spaCy).
 
 Parameters are those of MetaGen Blended RAG (section 3.2.1 and its public code). Phrases come best first. `settings`
 holds all that a result depends on beside the text; None = not known, so that results are not kept on disk.
@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import dropwhile
 from typing import Any
 
 import numpy as np
@@ -152,6 +153,31 @@ class EntityEnricher:
             names = (one_line(entity.text) for entity in document.ents if entity.label_ in self._types)
             own.update(filter(None, names))
         return [tuple(name for name, _ in own.most_common(self._top)) for own in counts]
+
+
+class NounPhraseEnricher:
+    """The noun phrases of a text in its order, each once, without the articles and pronouns they open with.
+
+    Args:
+        nlp: A spaCy pipeline that parses, as `chunking.load_pipeline()`.
+    """
+
+    field = "noun_phrases"
+
+    def __init__(self, nlp: Any):
+        self._nlp = nlp
+        self.settings = json.dumps([nlp.meta["name"], nlp.meta["version"], nlp.pipe_names])
+
+    def __call__(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+        """Phrases as they are written in the text, white space made single blanks."""
+        documents = self._nlp.pipe(texts, disable=["ner", "lemmatizer"])
+        return [tuple(dict.fromkeys(filter(None, map(_bare, document.noun_chunks)))) for document in documents]
+
+
+def _bare(phrase: Any) -> str:
+    """From its first word that is neither article nor pronoun."""
+    words = dropwhile(lambda token: token.pos_ in ("DET", "PRON"), phrase)
+    return one_line("".join(token.text_with_ws for token in words))
 
 
 def one_line(text: str) -> str:
