@@ -38,7 +38,7 @@ FRAGILE = {
 SHARED = {"transformers": {"llm"}}
 """Modules beside the first that may touch a library, since it runs language models as well as encoders."""
 
-CODE_LINES = 8_000
+CODE_LINES = 8_500
 """Of the whole package when all chapters stand; CONTRIBUTING says why it is not the 3,500 of the first design."""
 NO_CODE = {
     tokenize.COMMENT,

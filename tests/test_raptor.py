@@ -69,7 +69,7 @@ def _tree(retriever):
     ], retriever.tree.children
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_planted_clusters_are_found(seed):
     vectors = _planted(seed=seed)
     tree = RaptorRetriever(_leaves(vectors), WordEmbedder(vectors), _joined).tree
@@ -79,14 +79,12 @@ def test_planted_clusters_are_found(seed):
     assert tree.layers[1][2].fields["text"] == " ".join([*vectors][28:])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_node_between_two_clusters_stands_in_both(seed):
     """The second cluster mirrors the first, and the node lies on the mirror."""
-    first = np.random.default_rng(seed).normal([1, 0, 0], 0.2, (80, 3))
-    points = np.concatenate([first, first[:, [1, 0, 2]], [[0.5, 0.5, 0]]])
-    left, right = SoftClusters()(points, [1] * 161)
-    assert 160 in left and 160 in right
-    assert len(set(left) & set(range(80))) >= 79 and len(set(right) & set(range(80, 160))) >= 79
+    first = np.random.default_rng(seed).normal([1, 0, 0], 0.2, (50, 3))
+    left, right = SoftClusters()(np.concatenate([first, first[:, [1, 0, 2]], [[0.5, 0.5, 0]]]), [1] * 101)
+    assert left == (*range(50), 100) and right == (*range(50, 100), 100)
 
 
 def test_long_clusters_are_clustered_again_and_halved_where_they_do_not_come_apart():
@@ -254,11 +252,11 @@ def test_the_papers_form_has_no_tree():
 
 
 def test_extractive_summary_by_hand():
-    """The mean leans to x: sentences 2 and 4 are nearest, 3 no longer fits, 1 does; in the order of the text."""
+    """The mean is (0.7, 0.447): the third is nearest but has 8 words and marks; the next three have 2 each."""
     at = {
         "One.": [0.6, 0.8],
         "Two.": [1, 0],
-        "Three is far too long.": [0.9, 0.4358899],
+        "Three is far, far too long.": [0.9, 0.4358899],
         "Four.": [1, 0],
         "Five.": [0, 1],
     }
@@ -267,7 +265,7 @@ def test_extractive_summary_by_hand():
         return np.array([at[text] for text in texts], np.float32)
 
     summarise = ExtractiveSummariser(embedder, tokens=6)
-    assert summarise([["One. Two.", "Two. Three is far too long. Four. Five."], [""], ["Five."]]) == [
+    assert summarise([["One. Two.", "Two. Three is far, far too long. Four. Five."], [""], ["Five."]]) == [
         "One. Two. Four.",
         "",
         "Five.",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rag_utils.filters import matches
 from rag_utils.indexing import DenseIndex, LexicalIndex
+from rag_utils.raptor import ExtractiveSummariser, RaptorRetriever
 from rag_utils.retrieval import (
     FUSIONS,
     DenseRetriever,
@@ -94,6 +95,10 @@ def _windows(chunks):
     return SentenceWindowRetriever(_dense(sentences))
 
 
+def _raptor(chunks, **settings):
+    return RaptorRetriever(chunks, LetterEmbedder(), ExtractiveSummariser(LetterEmbedder(), 12), **settings)
+
+
 def _reworded(texts):
     return [(f"{text} mill", f"{text} tide") if text else () for text in texts]
 
@@ -113,6 +118,8 @@ MAKERS = {
     "keyword fusion": lambda chunks: KeywordFusionRetriever(_dense(chunks), WordEnricher()),
     "sentence windows": _windows,
     "shared phrases": lambda chunks: MetadataRetriever(_dense(chunks), WordEnricher()),
+    "raptor": _raptor,
+    "raptor traversal": lambda chunks: _raptor(chunks, mode="traversal"),
 }
 QUERIES = [
     Query(id="plain", text="kite bay"),

@@ -27,7 +27,8 @@ class SoftClusters:
 
     A mixture over all nodes, then one within each of its clusters of more than `dimensions` + 1 nodes; a cluster whose
     texts exceed `tokens` goes through both again. As in the released code a mixture has as many components as give the
-    lowest BIC, of 1 to min(50, n) - 1, full covariances, and members with a share above `threshold`.
+    lowest BIC, of 1 to min(50, n) - 1, full covariances, and members with a share above `threshold`. Of a few dozen
+    nodes that BIC likes small, nearly flat components, so clusters are small too, some of one or two nodes.
 
     Where this differs from that code:
 
@@ -56,7 +57,7 @@ class SoftClusters:
             vectors: (n, d), n at least 1.
             lengths: Tokens of each node's text.
         """
-        with threadpool_limits(1):  # sums in one order, and on busy cores some 30 times as fast as with two threads
+        with threadpool_limits(1):  # sums in one order; on busy cores many times as fast as two threads
             found = self._divided(np.arange(len(vectors)), np.asarray(vectors, np.float64), np.asarray(lengths))
             return sorted({tuple(rows.tolist()) for rows in found})
 

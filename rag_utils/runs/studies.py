@@ -79,8 +79,7 @@ def plan(
     runs: dict[str, PlannedRun] = {}
     for number, (entry, name) in enumerate(zip(chosen, named, strict=True)):
         cells, declared = sources[name]
-        _check(f"{name}: matrix", entry["matrix"], declared, "parameters")
-        for swept, published in _combinations(entry):
+        for swept, published in _combinations(entry, declared):
             given = {**{n: p.default for n, p in declared.items()}, **study["defaults"], **swept, **forced}
             values = {n: fit(f"{name}: {n}", given[n], p.kind) for n, p in declared.items()}
             data = _data(values, root)
@@ -148,9 +147,10 @@ def _check(where: str, names: Iterable[Any], known: Collection[str], kind: str) 
             raise StudyError(f"{where}: {name!r} is not among the {kind}: {', '.join(known) or 'there are none'}{hint}")
 
 
-def _combinations(entry: Mapping[str, Any]) -> list[tuple[dict[str, Any], bool]]:
-    """Every combination of the matrix, and whether it is published."""
+def _combinations(entry: Mapping[str, Any], declared: Collection[str]) -> list[tuple[dict[str, Any], bool]]:
+    """Every combination of the matrix, and whether it is published; the notebook must declare what is swept."""
     matrix, chosen = entry["matrix"], entry["publish"].items()
+    _check(f"{entry['notebook']}: matrix", matrix, declared, "parameters")
     for name, values in matrix.items():
         if not isinstance(values, list) or not values:
             raise StudyError(f"{entry['notebook']}: matrix: {name} needs a list of values, as in `seed: [0, 1, 2]`")
