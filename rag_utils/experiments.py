@@ -34,6 +34,8 @@ RANKED: dict[str, Callable[[list[str], Any, int], float]] = {
 ANSWERED: dict[str, Callable[[str, Sequence[str]], float]] = {
     "exact_match": m.exact_match,
     "token_f1": m.token_f1,
+    "token_precision": m.token_precision,
+    "token_recall": m.token_recall,
     "accuracy": m.word_overlap_accuracy,
     "accuracy_substring": m.substring_accuracy,
     **{f"bleu_{order}": partial(m.bleu, order=order) for order in (1, 2, 4)},
@@ -62,10 +64,11 @@ def compare(
         corpus: Its queries are run; queries without gold are dropped and counted.
         metrics: `hits@k recall@k mrr@k ndcg@k map@k_standard` on ids; `map@10` (MultiHop-RAG's script), `facts@10`,
             `all_facts@10` on the text of evidence facts; `answer@k`, whether an accepted answer stands in the text of
-            one of the first k hits, which needs no chunk ids (windows, summaries); on answers `exact_match token_f1`,
-            `accuracy` (a word in common), `accuracy_substring`, `bleu_1 bleu_2 bleu_4` and, as QA-RAG's script has
-            them (above 1 at times), `bleu_1_paper bleu_2_paper bleu_4_paper`, `rouge_l`, `meteor`. Without WordNet the
-            last is named `meteor (no synonyms)` in the result, and that name may be asked for anywhere.
+            one of the first k hits, which needs no chunk ids (windows, summaries); on answers `exact_match token_f1
+            token_precision token_recall`, `accuracy` (a word in common), `accuracy_substring`, `bleu_1 bleu_2 bleu_4`
+            and, as QA-RAG's script has them (above 1 at times), `bleu_1_paper bleu_2_paper bleu_4_paper`, `rouge_l`,
+            `meteor`. Without WordNet the last is named `meteor (no synonyms)` in the result, and that name may be asked
+            for anywhere.
         baseline: The system that p values are against; None = no tests.
         seed: Of the bootstrap.
         level: "chunk" judges hits on `gold_chunks` of the system's own chunks; "document" on gold document ids, each

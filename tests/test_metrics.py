@@ -27,6 +27,8 @@ from rag_utils.metrics import (
     reciprocal_rank_at_k,
     substring_accuracy,
     token_f1,
+    token_precision,
+    token_recall,
     trec_qrels,
     trec_run,
     word_overlap_accuracy,
@@ -314,6 +316,16 @@ def test_no_step_of_the_normalisation_empties_an_answer():
     assert exact_match("the", "a") == 0.0
     assert exact_match("+", "-") == 0.0
     assert exact_match("+.", "+.") == 1.0
+
+
+def test_token_precision_and_recall_by_hand():
+    # "the", "a" are no words here: cat sat on | cat sat down here; the best reference may differ
+    assert token_precision("the cat sat on", "a cat sat down here") == pytest.approx(2 / 3)
+    assert token_recall("the cat sat on", "a cat sat down here") == pytest.approx(2 / 4)
+    assert token_precision("blue", ["red", "blue sky"]) == 1.0 and token_recall("blue sky", ["blue", "red sea"]) == 1.0
+    for rule in (token_precision, token_recall):
+        assert (rule("", ""), rule("", "blue"), rule("blue", "")) == (1.0, 0.0, 0.0)
+        assert math.isnan(rule("blue", []))
 
 
 def test_token_f1_by_hand():

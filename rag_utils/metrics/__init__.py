@@ -14,6 +14,8 @@ from rag_utils.metrics.answers import (
     risk_coverage,
     substring_accuracy,
     token_f1,
+    token_precision,
+    token_recall,
     word_overlap_accuracy,
 )
 from rag_utils.metrics.generation import Overlap, bleu, meteor, meteor_label, rouge_l, rouge_n
@@ -58,6 +60,8 @@ __all__ = [
     "rouge_n",
     "substring_accuracy",
     "token_f1",
+    "token_precision",
+    "token_recall",
     "trec_qrels",
     "trec_run",
     "word_overlap_accuracy",

@@ -4,7 +4,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rag_utils.metrics.retrieval import check_cut_off, mean_defined, refuse_bare_text
@@ -55,11 +55,26 @@ def token_f1(prediction: str, gold: Gold) -> float:
 
     A repeated word counts as often as both texts have it. Two empty texts score 1, one empty text 0.
     """
+    return _best_overlap(prediction, gold, lambda said, wanted: (said + wanted) / 2)
+
+
+def token_precision(prediction: str, gold: Gold) -> float:
+    """Share of the prediction's words that the reference has too, of the reference with the most; as in `token_f1`."""
+    return _best_overlap(prediction, gold, lambda said, wanted: said)
+
+
+def token_recall(prediction: str, gold: Gold) -> float:
+    """Share of the reference's words that the prediction has too, of the reference with the most; as in `token_f1`."""
+    return _best_overlap(prediction, gold, lambda said, wanted: wanted)
+
+
+def _best_overlap(prediction: str, gold: Gold, length: Callable[[int, int], float]) -> float:
+    """Words in common over a length made of those of both texts, of the best reference."""
     words, *golds = (Counter(_answer_words(text)) for text in texts(prediction, gold))
     scores = []
     for wanted in golds:
-        both, length = (words & wanted).total(), words.total() + wanted.total()
-        scores.append(2 * both / length if length else 1.0)
+        both, over = (words & wanted).total(), length(words.total(), wanted.total())
+        scores.append(both / over if over else float(words == wanted))
     return max(scores, default=math.nan)
 
 
