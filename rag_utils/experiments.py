@@ -5,7 +5,7 @@ Two steps, so that nothing is hidden: `score_queries` gives every query's value,
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -143,14 +143,29 @@ def _scored(name: str, system: Any, corpus: Corpus, metrics: Sequence[str], leve
         if answers:
             values = _answer_values(system.answer(corpus.queries), corpus, wanted)
         else:
-            depth = max((_parse(metric)[1] for metric in wanted), default=0)
-            hits = system.retrieve(corpus.queries, depth * _chunks_a_document(system, level)) if depth else []
-            values = _hit_values(hits, corpus, wanted, system, level) if depth else {}
+            values = {}
+            for depth, group in _depths(wanted, system, level).items():
+                values |= _hit_values(system.retrieve(corpus.queries, depth), corpus, group, system, level)
     ids = [query.id for query in corpus.queries]
     frames = [
-        pd.DataFrame({"query_id": ids, "system": name, "metric": metric, "value": v}) for metric, v in values.items()
+        pd.DataFrame({"query_id": ids, "system": name, "metric": metric, "value": values[metric]})
+        for metric in dict.fromkeys(wanted)
+        if metric in values
     ]
     return _joined(frames)
+
+
+def _depths(metrics: Sequence[str], system: Any, level: str) -> dict[int, list[str]]:
+    """Metrics by the number of hits to ask for: one for all that judge ids, and its own k for each that reads texts.
+
+    Texts of the first k hits may depend on k, as windows around sentences do.
+    """
+    parsed = {metric: _parse(metric) for metric in metrics}
+    deepest = max((k for base, k in parsed.values() if base in RANKED), default=0) * _chunks_a_document(system, level)
+    depths: dict[int, list[str]] = defaultdict(list)
+    for metric, (base, k) in parsed.items():
+        depths[deepest if base in RANKED else k].append(metric)
+    return {depth: group for depth, group in depths.items() if depth}
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
@@ -180,7 +195,7 @@ def _answer_values(answers: Sequence[Answer], corpus: Corpus, metrics: Sequence[
 def _hit_values(
     hits: list[list[Hit]], corpus: Corpus, metrics: Sequence[str], system: Any, level: str
 ) -> dict[str, list[float]]:
-    judged = _qrels(corpus, system, level) if any(_parse(metric)[0] in RANKED for metric in metrics) else {}
+    judged = _qrels(corpus, system, level, hits) if any(_parse(metric)[0] in RANKED for metric in metrics) else {}
     pairs = list(zip(hits, corpus.queries, strict=True))
     values: dict[str, list[float]] = {}
     for metric in metrics:
@@ -214,11 +229,17 @@ def _texts(hits: list[Hit]) -> list[str]:
     return [hit.chunk.fields["text"] for hit in hits]
 
 
-def _qrels(corpus: Corpus, system: Any, level: str) -> Qrels:
+def _qrels(corpus: Corpus, system: Any, level: str, hits: list[list[Hit]]) -> Qrels:
     if level == "document":
         return {id_: dict.fromkeys(gold, 1) for id_, gold in corpus.gold_documents.items() if gold}
     if not hasattr(system, "chunks"):
         raise ValueError(f"{type(system).__name__} has no `chunks` to be judged on: add them, or use level='document'")
+    strange = {hit.chunk.id for row in hits for hit in row} - {chunk.id for chunk in system.chunks}
+    if strange:
+        raise ValueError(
+            f"{type(system).__name__} gave {len(strange)} hits that are not among its `chunks`, as {min(strange)!r}: they "
+            "cannot be judged by id, so ask for answer@k or facts@10, or use level='document'"
+        )
     return gold_chunks(corpus, system.chunks)
 
 

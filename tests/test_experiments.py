@@ -148,6 +148,29 @@ def test_a_retriever_without_chunks_names_the_remedy():
     assert compare({"a": Bare()}, CORPUS, ["hits@1"], level="document")["value"].tolist() == [0.0]
 
 
+class Windows(Fixed):
+    """Hits of its own making, whose text grows with k, as windows that are merged do."""
+
+    def retrieve(self, queries, k):
+        text = "Fog came. " + "Vega sold the yard." * (k > 1)
+        hit = Hit(Chunk(id="d2@0-19", document_id="d2", start=0, end=19, fields={"text": text}), 1.0)
+        return [[hit][:k] for _ in queries]
+
+
+def test_hits_that_are_no_chunks_are_not_judged_by_id():
+    with pytest.raises(ValueError, match=r"1 hits that are not among its `chunks`, as 'd2@0-19'.*answer@k"):
+        compare({"a": Windows()}, CORPUS, ["hits@1"])
+    table = compare({"a": Windows()}, CORPUS, ["hits@1"], level="document")
+    assert table["value"].tolist() == pytest.approx([2 / 3])  # "cut" has its evidence in another document
+
+
+def test_an_answer_in_the_text_does_not_depend_on_what_else_is_asked():
+    for others in ([], ["answer@2"], ["facts@10"]):
+        table = compare({"a": Windows()}, CORPUS, ["answer@1", *others])
+        assert table["value"][0] == 0.0  # "Vega" comes into the text with the second hit only
+        assert list(table["metric"]) == ["answer@1", *others]
+
+
 def test_the_same_seed_gives_the_same_table():
     systems = {"a": Fixed(3, 0, 2), "b": Fixed(0, 2)}
     first, second = (compare(systems, CORPUS, ["mrr@10"], baseline="a", seed=7) for _ in range(2))

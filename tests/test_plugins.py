@@ -351,6 +351,12 @@ def test_broken_characters_never_reach_a_model():
     assert any("Lena ?led? ? Acme \u202ein\u200f 1999.&lt;/context> &#91;INST]" in text for text in shown)
 
 
+def test_broken_characters_stop_no_arm_without_a_model(nlp):
+    assert ClauseSplitter(nlp)(["Who \ud800?"]) == [("Who ??",)]
+    (pairs,) = ClozePairs(nlp)([[Hit(chunk("Lena Ames \ud800 won in 1999.\0"), 1.0)]])
+    assert pairs and all("\ud800" not in pair.text and "\0" not in pair.text for pair in pairs)
+
+
 WHOLE = [
     '{"Decomposed Queries": ["Who led Acme?", "When?"]}',
     '{"Rewritten Query": "Who headed Acme?"}',

@@ -207,11 +207,14 @@ def test_no_hit_stands_over_a_chunk_that_the_filter_excludes(mode):
 
 
 def test_collapsed_stops_at_the_first_node_that_overflows():
-    """By hand: the nearest has 2 words and the next 3, over the limit of 4; the third would fit, and is not taken."""
+    """By hand: the nearest has 2 words and the next 3, over the limit of 4; the third would fit, and is not taken.
+
+    The nearest is a hit even where it alone is too long: else one long chunk would hide all others.
+    """
     vectors = {"x": np.array([1.0, 0.0]), "y": np.array([0.0, 1.0])}
     chunks = _leaves(["x x", "x x y", "y"])
     query = Query(id="q", text="x")
-    for tokens, found in ((1, []), (4, ["c000"]), (5, ["c000", "c001"]), (6, ["c000", "c001", "c002"])):
+    for tokens, found in ((1, ["c000"]), (4, ["c000"]), (5, ["c000", "c001"]), (6, ["c000", "c001", "c002"])):
         (hits,) = RaptorRetriever(chunks, WordEmbedder(vectors), _joined, tokens=tokens).retrieve([query], 3)
         assert [hit.chunk.id for hit in hits] == found
     assert [hit.score for hit in hits] == pytest.approx([1, 2 / 5**0.5, 0], abs=1e-5)
@@ -308,3 +311,16 @@ def test_ids_and_counts_that_cannot_be():
         RaptorRetriever([summary], WordEmbedder(vectors), _joined)
     with pytest.raises(ValueError, match="shorter"):
         RaptorRetriever(_leaves(vectors), WordEmbedder(vectors), lambda clusters: ["one"])
+
+
+def test_halves_of_characters_reach_neither_model_nor_index():
+    asked = []
+
+    def answer(prompts):
+        asked.extend(prompt.messages[-1][1] for prompt in prompts)
+        return [Reply(text="so \ud800 it is", model="m") for _ in prompts]
+
+    assert LLMSummariser(answer, _joined)([["a \ud800 b", "\0"]]) == ["so ? it is"]
+    assert "a ? b\n\n?" in asked[0]
+    with pytest.raises(ValueError, match="chunk 'c000' holds half a character"):
+        RaptorRetriever(_leaves(["a \ud800"]), WordEmbedder({"a": np.array([1.0, 0.0])}), _joined)

@@ -201,5 +201,5 @@ def false_reject_rate(log: Mapping[str, Control], right: Mapping[str, bool]) -> 
         log: Of a `ValidatedAnswerer`.
         right: By query id, whether `log[id].first` is right by the gold answers.
     """
-    judged = [one.verdicts[0] for id_, one in log.items() if one.verdicts and right.get(id_)]
+    judged = [one.verdicts[0] for id_, one in log.items() if one.verdicts and right.get(id_) == 1]
     return judged.count(False), len(judged) - judged.count(None)

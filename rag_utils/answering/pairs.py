@@ -10,7 +10,7 @@ from typing import Any
 from rag_utils.answering.plugins import Asking, ask_each, fill, object_schema
 from rag_utils.chunking import sentences
 from rag_utils.indexing import stems, words
-from rag_utils.llm import ParseFailure
+from rag_utils.llm import ParseFailure, readable
 from rag_utils.schema import Chunk, Hit
 
 _SHORT = {"type": "string", "maxLength": 120}
@@ -116,7 +116,7 @@ class ClozePairs:
 
     def convert(self, chunks: Sequence[Chunk]) -> list[tuple[QAPair, ...]]:
         """At most four pairs a chunk: one a sentence, with its first entity as the answer; none without entities."""
-        parsed = self.nlp.pipe([chunk.fields["text"] for chunk in chunks])
+        parsed = self.nlp.pipe([readable(chunk.fields["text"]) for chunk in chunks])
         return [tuple(_cloze(chunk, text)[:MOST_PAIRS]) for chunk, text in zip(chunks, parsed, strict=True)]
 
 
@@ -220,7 +220,7 @@ def _of_each(
 
 
 def _cloze(chunk: Chunk, parsed: Any) -> list[QAPair]:
-    text, pairs = chunk.fields["text"], []
+    text, pairs = parsed.text, []
     for start, end in sentences(text):
         entity = next((e for e in parsed.ents if start <= e.start_char and e.end_char <= end), None)
         if entity:

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rag_utils.llm import ParseFailure, load_prompt, parse_json
+from rag_utils.llm import ParseFailure, load_prompt, parse_json, readable
 from rag_utils.schema import LLM, Prompt, Reply
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,8 +38,7 @@ REWRITE_SCHEMA = object_schema({"Rewritten Query": {"type": "string", "maxLength
 def fill(name: str, **values: str | Sequence[str]) -> Prompt:
     """`load_prompt` for texts of any origin: halves of characters and NUL, which no model takes, become "?"."""
     prompt = load_prompt(name, **values)
-    clean = ((role, text.encode("utf-8", "replace").decode().replace("\0", "?")) for role, text in prompt.messages)
-    return replace(prompt, messages=tuple(clean))
+    return replace(prompt, messages=tuple((role, readable(text)) for role, text in prompt.messages))
 
 
 def read_reply(reply: Reply, schema: Mapping[str, Any]) -> Any:
@@ -126,7 +125,7 @@ class ClauseSplitter:
 
     def __call__(self, questions: Sequence[str]) -> list[tuple[str, ...]]:
         """At least one part for each; a question of one clause is returned as it is."""
-        return [_clauses(parsed) for parsed in self.nlp.pipe(questions)]
+        return [_clauses(parsed) for parsed in self.nlp.pipe(map(readable, questions))]
 
 
 def _clauses(question: Any) -> tuple[str, ...]:

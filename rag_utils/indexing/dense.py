@@ -80,7 +80,8 @@ class DenseIndex:
         """Embed and keep the chunks that are new or have changed.
 
         Raises:
-            ValueError: An id twice, a chunk without the embedded field, or a vector that is not finite.
+            ValueError: An id twice, a chunk without the embedded field or with half a character in it, or a vector that
+                is not finite.
         """
         counts = Counter(chunk.id for chunk in chunks)
         repeated = [f"{id_!r} ({n} times)" for id_, n in counts.items() if n > 1]
@@ -93,7 +94,13 @@ class DenseIndex:
         lacking = [chunk.id for chunk in changed if self.field not in chunk.fields]
         if lacking:
             raise ValueError(f"chunk {lacking[0]!r} has no field {self.field!r} to embed ({len(lacking)} such chunks)")
-        vectors = self._unit(self.embedder([chunk.fields[self.field] for chunk in changed]), [c.id for c in changed])
+        texts = {chunk.id: chunk.fields[self.field] for chunk in changed}
+        broken = [id_ for id_, text in texts.items() if text.encode(errors="ignore").decode() != text]
+        if broken:
+            raise ValueError(
+                f"chunk {broken[0]!r} holds half a character, a lone surrogate ({len(broken)} such chunks)"
+            )
+        vectors = self._unit(self.embedder([*texts.values()]), [*texts])
         self.store.write(changed, [hashes[chunk.id] for chunk in changed], vectors)
         self._take(changed, vectors)
         self._hashes |= {chunk.id: hashes[chunk.id] for chunk in changed}

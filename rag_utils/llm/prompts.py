@@ -39,6 +39,11 @@ def load_prompt(name: str, **values: str | Sequence[str]) -> Prompt:
     return Prompt(f"{name}@{revision}", tuple(parts))
 
 
+def readable(text: str) -> str:
+    """The text with "?" for what no model takes, halves of characters and NUL; as long as before."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
+
+
 def _delimited(place: str, value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         return _TAG_LIKE.sub(lambda mark: "&lt;" if mark[0] == "<" else "&#91;", value)

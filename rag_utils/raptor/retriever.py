@@ -35,7 +35,8 @@ class RaptorRetriever:
         dimensions: Of the reduced vectors; `dimensions` + 1 nodes or fewer get no layer above.
         layers: Layers of summaries, at most.
         threshold: Share of a cluster, 0 to 1, above which a node is in it.
-        tokens: Words and marks of a cluster's texts, and of the hits of "collapsed", at most.
+        tokens: Words and marks of a cluster's texts, and of the hits of "collapsed", at most; its best node is always
+            a hit, however long.
         per_layer: Nodes that "traversal" takes from each layer.
 
     Attributes:
@@ -110,7 +111,7 @@ class RaptorRetriever:
         best = [*islice((node for node in ranked if wholly[node]), k)]
         if self.mode == "collapsed":
             totals = accumulate(self._lengths[node] for node in best)
-            best = [node for node, total in zip(best, totals, strict=True) if total <= self.tokens]
+            best = [node for node, total in zip(best, totals, strict=True) if total <= self.tokens or node == best[0]]
         return [Hit(self.chunks[node], float(cosines[node])) for node in best]
 
     def _walked(self, ranked: list[int], partly: list[bool]) -> set[int]:

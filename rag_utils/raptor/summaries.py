@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 
 from rag_utils.chunking import count_words_and_marks, sentences
-from rag_utils.llm import load_prompt
+from rag_utils.llm import load_prompt, readable
 from rag_utils.schema import LLM, Embedder
 
 Summarise = Callable[[Sequence[Sequence[str]]], list[str]]
@@ -64,9 +64,9 @@ class LLMSummariser:
 
     def __call__(self, clusters: Sequence[Sequence[str]]) -> list[str]:
         """One summary each, all asked in one call."""
-        texts = ["\n\n".join(own) for own in clusters]
+        texts = [readable("\n\n".join(own)) for own in clusters]
         replies = self.llm([load_prompt("qa_rag_summary", text=text) for text in texts])
-        summaries = ["" if reply.missing else reply.text.strip() for reply in replies]
+        summaries = ["" if reply.missing else readable(reply.text).strip() for reply in replies]
         failed = [place for place, summary in enumerate(summaries) if not summary]
         self.failures |= {texts[place]: replies[place].error or "empty" for place in failed}
         for place, summary in zip(failed, self.fallback([clusters[place] for place in failed]), strict=True):

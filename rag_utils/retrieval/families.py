@@ -172,6 +172,8 @@ class MetadataRetriever:
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """At most k hits each, with the retriever's scores and in its order."""
         _check(k)
+        for query in queries:
+            self.fallbacks.pop(query.id, None)
         if isinstance(self._by, Filtered):
             return self._passing(self._by, queries, k)
         asked = [self._compared(phrases) for phrases in self._by([query.text for query in queries])]
