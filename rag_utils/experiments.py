@@ -237,8 +237,8 @@ def _qrels(corpus: Corpus, system: Any, level: str, hits: list[list[Hit]]) -> Qr
     strange = {hit.chunk.id for row in hits for hit in row} - {chunk.id for chunk in system.chunks}
     if strange:
         raise ValueError(
-            f"{type(system).__name__} gave {len(strange)} hits that are not among its `chunks`, as {min(strange)!r}: they "
-            "cannot be judged by id, so ask for answer@k or facts@10, or use level='document'"
+            f"{type(system).__name__} gave {len(strange)} hits that are not among its `chunks`, as {min(strange)!r}; "
+            "they cannot be judged by id: ask for answer@k or facts@10, or use level='document'"
         )
     return gold_chunks(corpus, system.chunks)
 
